@@ -1,0 +1,91 @@
+"""``acclc verify``: an artefact is checked again from its files alone; nothing that made it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acclc.artefact import Artefact, CompiledCollective, Variant, load_artefact
+from acclc.verify import Finding, Report, check_kernel, check_problem, check_program, check_schedule
+from acclc.verify.certificate import check_certificate
+from acclc_runtime.manifest import manifest_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that was checked: what, the figure that was recomputed, and what is wrong with it."""
+
+    what: str
+    findings: tuple[Finding, ...]
+    figure: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(f.warning for f in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of ``--json``."""
+        return {"what": self.what, "ok": self.ok, "figure": self.figure, "findings": [str(f) for f in self.findings]}
+
+
+def audit(folder: Path) -> list[Row]:
+    """Check an artefact folder.
+
+    Problem, proof, schedule, program and kernel program go through their verifiers; kernel.cu is generated again
+    from kernel.json and compared byte by byte, and so are manifest.json and __init__.py.
+
+    Raises:
+        DamagedFileError: a file is missing, truncated or of another version.
+    """
+    artefact = load_artefact(folder)
+    rows = [row for collective in artefact.collectives for row in _collective(collective)]
+    rows.append(Row("files", tuple(_files(artefact, folder))))
+    return rows
+
+
+def _collective(collective: CompiledCollective) -> Iterator[Row]:
+    problem, bound = collective.problem, collective.proof.bound
+    stated = check_problem(problem)
+    yield Row(f"{collective.name}: problem", stated.findings, f"{len(problem.group)} ranks")
+    if not stated.ok:
+        return
+    rounds = bound.rounds_per_chunk
+    proof = check_certificate(problem, bound)
+    yield Row(f"{collective.name}: bound", proof.findings, f"{rounds} rounds a chunk" if rounds is not None else "")
+    for variant in collective.variants:
+        yield from _variant(collective, variant)
+
+
+def _variant(collective: CompiledCollective, variant: Variant) -> Iterator[Row]:
+    problem, name = collective.problem, f"{collective.name}/{variant.id}"
+    schedule = check_schedule(problem, variant.schedule)
+    yield Row(f"{name}: schedule", schedule.findings, _achieved(schedule))
+    if schedule.ok:
+        program = check_program(problem, variant.schedule, variant.program)
+        yield Row(f"{name}: program", program.findings, f"{sum(len(r.blocks) for r in variant.program.ranks)} blocks")
+        kernel = check_kernel(problem, variant.schedule, variant.kernel)
+        yield Row(f"{name}: kernel program", kernel.findings, f"{len(variant.kernel.blocks)} blocks")
+
+
+def _achieved(report: Report[Any]) -> str:
+    facts = report.facts
+    return "" if facts is None else f"{facts.rounds_per_chunk} rounds a chunk in {facts.steps} steps"
+
+
+def _files(artefact: Artefact, folder: Path) -> Iterable[Finding]:
+    """Everything that is derived must be what deriving it again gives."""
+    from acclc.codegen import generate
+    from acclc.codegen.module import render_module
+
+    manifest = artefact.manifest()
+    expected = {"manifest.json": manifest_bytes(manifest), "__init__.py": render_module(manifest).encode()}
+    for collective in artefact.collectives:
+        for variant in collective.variants:
+            expected[f"{collective.name}/{variant.id}/kernel.cu"] = generate(variant.kernel).encode()
+    for name, data in expected.items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != data:
+            yield Finding("artefact.derived", f"{name} is not what the other files give", name)

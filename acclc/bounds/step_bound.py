@@ -1,0 +1,285 @@
+"""A lower bound on R/C for schedules of exactly S steps, whatever C: it completes the proof of a frontier.
+
+Divide a schedule's transfers by C: x[i,e,s] shards of kind i over link e in step s, rho[s] = rounds[s]/C. In the graph
+unrolled over steps (a rank keeps what it has; switches pass on within the step) the amounts x must leave room
+for a flow of every shard to every rank that needs it. Minimising the sum of rho is a linear program; its dual
+is rounded to fractions and evaluated exactly: with lengths z[i,t,e,s] >= 0 for shard i's way to t, prices beta of
+budgets and potentials pi of passing nodes,
+R/C >= sum_{i,t} dist_z(i,t) / max_s (sum_e c_e y[e,s] + sum_b cap_b beta[b,s]),
+y[e,s] = max(0, max_i (sum_t z[i,t,e,s] + pi[i,dst,s] - pi[i,src,s]) - sum_{b on e} beta[b,s]).
+Reduced shards of one target are copied shards on the reversed graph, in reversed time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from acclc.bounds.loads import passing_nodes
+from acclc.bounds.rationalize import best_rounding
+from acclc.ir.problem import NodeKind, Problem
+
+VARIABLE_LIMIT = 30_000
+"""Larger programs are tried only on demand (``size_limit``): DGX-1 in two steps has 5,120 variables, an MI250 box
+in five 92,160, which takes a quarter of a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Equal shards: who holds them, who needs them, how many."""
+
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+    shards: int
+
+
+def steps_lower_bound(problem: Problem, steps: int, size_limit: int = VARIABLE_LIMIT) -> Fraction | None:
+    """Return a proven lower bound on R/C of any schedule of at most ``steps`` steps, for every C.
+
+    None where the method says nothing: shards reduced into several ranks, reduced and copied ones mixed, no
+    common unit of rate, too large a program, or no schedule of so few steps at all.
+    """
+    topology = problem.topology
+    reduced = {s.reduced for s in problem.shards if set(s.targets) - set(s.sources) or s.reduced}
+    if topology.unit is None or len(reduced) != 1 or steps < 1:
+        return None
+    reverse = reduced == {True}
+    if reverse and any(len(s.targets) > 1 for s in problem.shards):
+        return None
+    program = _Program(problem, steps, reverse)
+    return program.bound() if 0 < program.size <= size_limit else None
+
+
+def _kinds(problem: Problem, reverse: bool) -> tuple[_Kind, ...]:
+    tally: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+    for s in problem.shards:
+        sources, targets = (s.targets, s.sources) if reverse else (s.sources, s.targets)
+        needed = tuple(sorted(set(targets) - set(sources)))
+        if needed:
+            tally[tuple(sorted(set(sources))), needed] += 1
+    return tuple(_Kind(a, b, n) for (a, b), n in sorted(tally.items()))
+
+
+class _Program:
+    """The unrolled graph as a linear program, and the exact value of any dual of it."""
+
+    def __init__(self, problem: Problem, steps: int, reverse: bool) -> None:
+        topology = problem.topology
+        unit = topology.unit
+        assert unit is not None
+        self.steps = steps
+        self.nodes = len(topology.nodes)
+        self.links = [(e.dst, e.src) if reverse else (e.src, e.dst) for e in topology.links]
+        self.lanes = [int(e.capacity / unit) for e in topology.links]
+        self.budgets = [(b.links, int(b.capacity / unit)) for b in topology.budgets]
+        self.gpu = [n.kind is NodeKind.GPU for n in topology.nodes]
+        self.balanced = passing_nodes(problem)
+        self.kinds = _kinds(problem, reverse)
+        ways = sum(1 + len(k.targets) for k in self.kinds)
+        self.size = ways * steps * (len(self.links) + self.nodes)
+
+    def bound(self) -> Fraction | None:
+        """Solve in floats, round the dual, and return the best exact value."""
+        from ortools.linear_solver import pywraplp
+
+        solver = pywraplp.Solver.CreateSolver("GLOP")
+        duals = self._state(solver)
+        if solver.Solve() != pywraplp.Solver.OPTIMAL:
+            return None
+        rows, shape = _flatten(duals)
+        values = [sign * row.dual_value() for sign, row in rows]
+        found = best_rounding(values, lambda v: v, lambda v: self._exact(shape.restore(v)), solver.Objective().Value())
+        return None if found is None else found[0]
+
+    def _state(self, solver: Any) -> _Duals:
+        """Write the program down; return the rows whose duals make the certificate."""
+        infinite = solver.infinity()
+        rho = [solver.NumVar(0, infinite, "") for _ in range(self.steps)]
+        for r in rho:
+            solver.Objective().SetCoefficient(r, 1)
+        solver.Objective().SetMinimization()
+        capacity = [[solver.Constraint(-infinite, 0) for _ in range(self.steps)] for _ in self.links]
+        budget = [[solver.Constraint(-infinite, 0) for _ in range(self.steps)] for _ in self.budgets]
+        for s in range(self.steps):
+            for e, c in enumerate(self.lanes):
+                capacity[e][s].SetCoefficient(rho[s], -c)
+            for b, (_, c) in enumerate(self.budgets):
+                budget[b][s].SetCoefficient(rho[s], -c)
+        lengths: dict[tuple[int, int, int, int], Any] = {}
+        potentials: dict[tuple[int, int, int], Any] = {}
+        for i, kind in enumerate(self.kinds):
+            x = [[solver.NumVar(0, infinite, "") for _ in range(self.steps)] for _ in self.links]
+            for s in range(self.steps):
+                for e in range(len(self.links)):
+                    capacity[e][s].SetCoefficient(x[e][s], 1)
+                for b, (members, _) in enumerate(self.budgets):
+                    for e in members:
+                        budget[b][s].SetCoefficient(x[e][s], 1)
+                for v in self.balanced:
+                    row = solver.Constraint(0, 0)
+                    for e, (a, z) in enumerate(self.links):
+                        if v in (a, z):
+                            row.SetCoefficient(x[e][s], 1 if z == v else -1)
+                    potentials[i, v, s] = row
+            for t in kind.targets:
+                self._flow(solver, kind, t, x, lengths, i)
+        return _Duals(lengths, potentials, {(b, s): row for b, rows in enumerate(budget) for s, row in enumerate(rows)})
+
+    def _flow(self, solver: Any, kind: _Kind, target: int, x: Any, lengths: dict[Any, Any], i: int) -> None:
+        """One target's flow through the unrolled graph, within what its kind sends on each link."""
+        infinite, amount = solver.infinity(), kind.shards
+        supply = solver.Constraint(amount, amount)
+        balance: dict[tuple[int, int], Any] = {}
+        for v in range(self.nodes):
+            for s in range(self.steps + 1 if self.gpu[v] else self.steps):
+                net = amount if (v, s) == (target, self.steps) else 0
+                balance[v, s] = solver.Constraint(net, net)
+        for source in kind.sources:
+            start = solver.NumVar(0, infinite, "")
+            supply.SetCoefficient(start, 1)
+            balance[source, 0].SetCoefficient(start, 1)
+        for s in range(self.steps):
+            for v in range(self.nodes):
+                if self.gpu[v]:
+                    keep = solver.NumVar(0, infinite, "")
+                    balance[v, s].SetCoefficient(keep, -1)
+                    balance[v, s + 1].SetCoefficient(keep, 1)
+            for e, (a, z) in enumerate(self.links):
+                flow = solver.NumVar(0, infinite, "")
+                balance[a, s].SetCoefficient(flow, -1)
+                balance[z, s + 1 if self.gpu[z] else s].SetCoefficient(flow, 1)
+                row = solver.Constraint(-infinite, 0)
+                row.SetCoefficient(flow, 1)
+                row.SetCoefficient(x[e][s], -1)
+                lengths[i, target, e, s] = row
+
+    def _exact(self, dual: _Duals) -> Fraction:
+        """The value that a dual proves, by the formula above; any numbers are valid once negative ones are 0."""
+        lengths = {k: max(Fraction(0), v) for k, v in dual.lengths.items()}
+        prices = {k: max(Fraction(0), v) for k, v in dual.prices.items()}
+        fullest = Fraction(0)
+        for s in range(self.steps):
+            cost = sum((c * prices[b, s] for b, (_, c) in enumerate(self.budgets)), Fraction(0))
+            for e, (a, z) in enumerate(self.links):
+                need = Fraction(0)
+                for i, kind in enumerate(self.kinds):
+                    total = sum((lengths[i, t, e, s] for t in kind.targets), Fraction(0))
+                    total += dual.potentials.get((i, z, s), Fraction(0)) - dual.potentials.get((i, a, s), Fraction(0))
+                    need = max(need, total)
+                need -= sum((prices[b, s] for b, (members, _) in enumerate(self.budgets) if e in members), Fraction(0))
+                cost += self.lanes[e] * max(Fraction(0), need)
+            fullest = max(fullest, cost)
+        if fullest == 0:
+            return Fraction(0)
+        return (
+            sum(
+                (
+                    kind.shards * self._distance(kind, t, {(e, s): lengths[i, t, e, s] for e, s in self._link_steps()})
+                    for i, kind in enumerate(self.kinds)
+                    for t in kind.targets
+                ),
+                Fraction(0),
+            )
+            / fullest
+        )
+
+    def _link_steps(self) -> list[tuple[int, int]]:
+        return [(e, s) for e in range(len(self.links)) for s in range(self.steps)]
+
+    def _distance(self, kind: _Kind, target: int, length: dict[tuple[int, int], Fraction]) -> Fraction:
+        """Shortest way from any holder at the start to the target at the end, step by step."""
+        at: dict[int, Fraction] = dict.fromkeys(kind.sources, Fraction(0))
+        for s in range(self.steps):
+            inside = dict(at)
+            changed = True
+            while changed:  # passing nodes within the step; each round settles at least one more link of a way
+                changed = False
+                for e, (a, z) in enumerate(self.links):
+                    if a in inside and not self.gpu[z] and (z not in inside or inside[a] + length[e, s] < inside[z]):
+                        inside[z] = inside[a] + length[e, s]
+                        changed = True
+            after = dict(at)
+            for e, (a, z) in enumerate(self.links):
+                if a in inside and self.gpu[z] and (z not in after or inside[a] + length[e, s] < after[z]):
+                    after[z] = inside[a] + length[e, s]
+            at = after
+        if target not in at:
+            raise AssertionError("the program was feasible, so every target is in reach")
+        return at[target]
+
+
+@dataclass(frozen=True, slots=True)
+class _Duals:
+    """Solver rows, or their rounded duals: lengths by (kind, target, link, step), potentials, budget prices."""
+
+    lengths: dict[tuple[int, int, int, int], Any]
+    potentials: dict[tuple[int, int, int], Any]
+    prices: dict[tuple[int, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    lengths: Sequence[tuple[int, int, int, int]]
+    potentials: Sequence[tuple[int, int, int]]
+    prices: Sequence[tuple[int, int]]
+
+    def restore(self, values: Sequence[Fraction]) -> _Duals:
+        """The flat numbers under their keys again."""
+        first, second = len(self.lengths), len(self.lengths) + len(self.potentials)
+        return _Duals(
+            dict(zip(self.lengths, values[:first], strict=True)),
+            dict(zip(self.potentials, values[first:second], strict=True)),
+            dict(zip(self.prices, values[second:], strict=True)),
+        )
+
+
+def _flatten(rows: _Duals) -> tuple[list[tuple[int, Any]], _Shape]:
+    """The rows in one list, with the sign that makes their duals the certificate's numbers."""
+    flat = [(-1, r) for r in rows.lengths.values()] + [(1, r) for r in rows.potentials.values()]
+    flat += [(-1, r) for r in rows.prices.values()]
+    return flat, _Shape(tuple(rows.lengths), tuple(rows.potentials), tuple(rows.prices))
+
+
+def rounds_lower_bound(problem: Problem, chunks: int) -> int:
+    """Return the least R of any schedule of C = ``chunks``, whatever its steps, from the last step alone.
+
+    What first enters a rank set T in the last step cannot be passed on inside T, so it enters |T| times. If
+    T lacks ``load`` shards that all of it needs, and B lanes enter it, then with r >= 1 rounds in the last step
+    R >= C load / B + r (1 - 1/|T|). Tried for every rank, every two linked ones, and the best cut. Reduced
+    shards: what leaves T in the first step, by symmetry. 0 (nothing said) without a common unit of rate, or with
+    multicast or reduction in switches.
+    """
+    topology = problem.topology
+    unit = topology.unit
+    if unit is None or len(passing_nodes(problem)) + len(topology.ranks) < len(topology.nodes):
+        return 0
+    best = 0
+    for nodes in _rank_sets(problem):
+        ranks = [v for v in nodes if topology.nodes[v].kind is NodeKind.GPU]
+        entering = sum(int(e.capacity / unit) for e in topology.links if e.dst in nodes and e.src not in nodes)
+        leaving = sum(int(e.capacity / unit) for e in topology.links if e.src in nodes and e.dst not in nodes)
+        wanted = sum(
+            not s.reduced and set(ranks) <= set(s.targets) and not nodes & set(s.sources) for s in problem.shards
+        )
+        given = sum(s.reduced and set(ranks) <= set(s.sources) and not nodes & set(s.targets) for s in problem.shards)
+        for load, lanes in ((wanted, entering), (given, leaving)):
+            if load and lanes:
+                least = Fraction(chunks * load, lanes) + 1 - Fraction(1, len(ranks))
+                best = max(best, -(-least.numerator // least.denominator))
+    return best
+
+
+def _rank_sets(problem: Problem) -> list[set[int]]:
+    from acclc.bounds.cuts import CutFinder, best_cut
+
+    topology = problem.topology
+    sets: list[set[int]] = [{r} for r in topology.ranks]
+    gpu = set(topology.ranks)
+    sets += [{int(e.src), int(e.dst)} for e in topology.links if e.src < e.dst and {e.src, e.dst} <= gpu]
+    cut = best_cut(problem, CutFinder(problem)) if topology.links else None
+    if cut is not None:
+        sets += [set(cut), {int(n.id) for n in topology.nodes} - set(cut)]
+    return [s for s in sets if s & gpu]

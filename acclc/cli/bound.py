@@ -1,0 +1,29 @@
+"""``acclc bound``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from acclc.cli.common import file_argument, json_option, parse_settings, print_json
+from acclc.cli.failures import OK
+
+
+@click.command("bound")
+@file_argument
+@click.option("--set", "settings", multiple=True, metavar="N=V", help="Set a parameter of a topology.")
+@click.option("--without", multiple=True, metavar="LINK", help='Take links away: "g[0] <-> g[1]".')
+@json_option
+def command(file: Path, settings: tuple[str, ...], without: tuple[str, ...], as_json: bool) -> int:
+    """Print the lower bounds of each collective of FILE, what proves them, and how far ring and tree are from them."""
+    from acclc.driver import Options, headroom
+    from acclc.summary import headroom_json, headroom_words
+
+    results = headroom(file, Options(parse_settings(settings), tuple(without)))
+    if as_json:
+        print_json({"collectives": [headroom_json(h) for h in results]})
+        return OK
+    for result in results:
+        click.echo(headroom_words(result))
+    return OK

@@ -1,0 +1,116 @@
+"""Options and small helpers that several commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from acclc.artefact import Artefact, CompiledCollective, Variant
+    from acclc.driver import Options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+only_option = click.option(
+    "--only", metavar="NAME[/VARIANT]", help="One collective of the artefact, or one variant of it."
+)
+artefact_argument = click.argument("artefact", type=click.Path(exists=True, file_okay=False, path_type=Path))
+file_argument = click.argument("file", type=click.Path(path_type=Path))
+
+
+def compile_options(command: F) -> F:
+    """Add the options that say what is compiled and how hard to try."""
+    for option in reversed(
+        [
+            click.option("--set", "settings", multiple=True, metavar="N=V", help="Set a parameter of a topology."),
+            click.option("--without", multiple=True, metavar="LINK", help='Take links away: "g[0] <-> g[1]".'),
+            click.option(
+                "--time-limit",
+                type=click.FloatRange(min=0, min_open=True),
+                metavar="S",
+                help="Seconds for each collective; at the end the best so far is kept.",
+            ),
+            click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
+            click.option(
+                "--workers",
+                type=click.IntRange(1, 256),
+                default=1,
+                show_default=True,
+                help="Solver threads; with more than one the result is not reproducible.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, int]:
+    """Read ``--set N=V`` options."""
+    values: dict[str, int] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        try:
+            if not equals or not name.strip().isidentifier():
+                raise ValueError
+            values[name.strip()] = int(value, 0)
+        except ValueError:
+            raise click.BadParameter(f"{text!r} is not of the form NAME=NUMBER", param_hint="--set") from None
+    return values
+
+
+def make_options(
+    settings: Iterable[str], without: Iterable[str], time_limit: float | None, seed: int, workers: int
+) -> Options:
+    """Gather the options of :func:`compile_options`."""
+    from acclc.driver import Options
+
+    return Options(parse_settings(settings), tuple(without), time_limit, seed, workers)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON object on standard output; strict JSON (no NaN)."""
+    json.dump(_strict(value), sys.stdout, indent=1, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _strict(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def select(artefact: Artefact, only: str | None) -> list[tuple[CompiledCollective, tuple[Variant, ...]]]:
+    """The collectives and variants that ``--only NAME[/VARIANT]`` names; all without it."""
+    if only is None:
+        return [(c, c.variants) for c in artefact.collectives]
+    name, _, variant = only.partition("/")
+    for collective in artefact.collectives:
+        if collective.name == name:
+            chosen = tuple(v for v in collective.variants if variant in ("", v.id))
+            if not chosen:
+                have = ", ".join(v.id for v in collective.variants)
+                raise click.BadParameter(f"{name} has no variant {variant!r}; it has {have}", param_hint="--only")
+            return [(collective, chosen)]
+    have = ", ".join(c.name for c in artefact.collectives)
+    raise click.BadParameter(f"no collective {name!r} in the artefact; it has {have}", param_hint="--only")
+
+
+def write_text(path: Path, text: str, *, force: bool = True) -> None:
+    """Write a file whole or not at all; ``-`` is standard output."""
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.partial")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

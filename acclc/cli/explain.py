@@ -1,0 +1,25 @@
+"""``acclc explain``."""
+
+from __future__ import annotations
+
+import click
+
+from acclc.cli.failures import OK
+
+
+@click.command("explain")
+@click.argument("code", required=False)
+def command(code: str | None) -> int:
+    """Explain a diagnostic's CODE (the word in brackets of an error), or list all codes."""
+    from acclc.diagnostics import CATALOGUE, explain, suggest
+
+    if code is None:
+        for entry in CATALOGUE.values():
+            click.echo(f"{entry.code:28} {entry.title}")
+        return OK
+    name = code.strip().removeprefix("error[").removeprefix("warning[").rstrip("]")
+    if name not in CATALOGUE:
+        near = suggest(name, CATALOGUE)
+        raise click.UsageError(f"no diagnostic {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+    click.echo(explain(CATALOGUE[name]))
+    return OK

@@ -1,0 +1,69 @@
+"""From exceptions to messages and exit codes: the only place where a failure becomes text for a user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+OK, FAULT, USAGE, NO_SCHEDULE, BUG = 0, 1, 2, 3, 70
+
+
+def run(command: Callable[..., Any]) -> int:
+    """Run a click command; return the exit code. Only with ACCLC_DEBUG set does a traceback reach the user."""
+    try:
+        result = command(standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else OK
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except (KeyboardInterrupt, click.Abort):
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # the reader has gone (`acclc ... | head`); keep Python from failing again when it closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        if os.environ.get("ACCLC_DEBUG"):
+            raise
+        return _report(error)
+
+
+def _report(error: Exception) -> int:
+    from acclc.artefact import OutputError
+    from acclc.diagnostics import DiagnosticError, render
+    from acclc_runtime.errors import AcclcRuntimeError
+
+    if isinstance(error, DiagnosticError):
+        print(render(error.diagnostics, colour=_colour()), file=sys.stderr, end="")
+        return FAULT
+    if isinstance(error, OSError):
+        print(f"error: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        return FAULT
+    if isinstance(error, OutputError | AcclcRuntimeError):
+        print(f"error: {error}", file=sys.stderr)
+        return FAULT
+    return _report_bug(error)
+
+
+def _report_bug(error: Exception) -> int:
+    from acclc import __version__
+
+    print(
+        f"internal error: {type(error).__name__}: {error}\n"
+        f"This is a bug of acclc {__version__}, not of your input. Please report it with the input and the output of\n"
+        "the same command run with ACCLC_DEBUG=info in its environment.",
+        file=sys.stderr,
+    )
+    return BUG
+
+
+def _colour() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ

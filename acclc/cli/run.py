@@ -1,0 +1,70 @@
+"""``acclc run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from acclc.cli.common import artefact_argument, json_option, only_option, print_json
+from acclc.cli.failures import FAULT, OK
+from acclc.cli.sizes import SIZE
+
+
+@click.command("run")
+@artefact_argument
+@click.option("--backend", type=click.Choice(["cpu", "numpy", "cuda"]), default="cpu", show_default=True)
+@click.option("--mode", type=click.Choice(["threads", "fibres"]), help="cpu: threads, or one deterministic thread.")
+@click.option(
+    "--size",
+    "sizes",
+    type=SIZE,
+    multiple=True,
+    default=("1KiB", "1MiB"),
+    show_default=True,
+    help="S in bytes; may be given several times.",
+)
+@click.option("--dtype", "dtypes", multiple=True, default=("f32",), show_default=True, help="Type; may be repeated.")
+@click.option("--op", "ops", multiple=True, default=("sum",), show_default=True, help="Operator; may be repeated.")
+@click.option("--iters", type=click.IntRange(1, 10**6), default=1, show_default=True)
+@click.option("--check/--no-check", default=True, show_default=True, help="Compare with the collective's definition.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@only_option
+@json_option
+def command(
+    artefact: Path,
+    backend: str,
+    mode: str | None,
+    sizes: tuple[int, ...],
+    dtypes: tuple[str, ...],
+    ops: tuple[str, ...],
+    iters: int,
+    check: bool,
+    seed: int,
+    only: str | None,
+    as_json: bool,
+) -> int:
+    """Run every variant of ARTEFACT on random data, in and out of place, and compare with the definition."""
+    from acclc_runtime.run import run_checks
+
+    rows = run_checks(
+        artefact,
+        backend=backend,
+        sizes=sizes,
+        dtypes=dtypes,
+        ops=ops,
+        iterations=iters,
+        check=check,
+        seed=seed,
+        only=only,
+        options={"mode": mode} if mode is not None else {},
+    )
+    ok = all(row.ok for row in rows)
+    if as_json:
+        print_json({"artefact": str(artefact), "backend": backend, "ok": ok, "rows": [row.to_dict() for row in rows]})
+        return OK if ok else FAULT
+    from acclc.cli.tables import print_runs
+
+    print_runs(rows)
+    click.echo(f"{len(rows)} runs, " + ("all right" if ok else f"{sum(not r.ok for r in rows)} WRONG"))
+    return OK if ok else FAULT

@@ -1,0 +1,45 @@
+"""``acclc show``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from acclc.cli.common import artefact_argument, only_option, select, write_text
+from acclc.cli.failures import OK
+from acclc.cli.sizes import SIZE
+
+
+@click.command("show")
+@artefact_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The page [ARTEFACT.html]; - for standard output.",
+)
+@click.option(
+    "--size",
+    "sizes",
+    type=SIZE,
+    multiple=True,
+    default=("64KiB", "64MiB"),
+    show_default=True,
+    help="S in bytes for which times are drawn; may be given several times.",
+)
+@only_option
+def command(artefact: Path, output: Path | None, sizes: tuple[int, ...], only: str | None) -> int:
+    """Write the schedules of ARTEFACT as one interactive page that opens offline."""
+    from acclc.artefact import load_artefact
+    from acclc.forecast import view_input
+    from acclc.view.page import render_page
+
+    loaded = load_artefact(artefact)
+    page = render_page(view_input(loaded.name, select(loaded, only), sizes))
+    target = output if output is not None else artefact.with_name(f"{artefact.name}.html")
+    write_text(target, page)
+    if str(target) != "-":
+        click.echo(f"{target}: open it in a browser")
+    return OK

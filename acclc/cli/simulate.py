@@ -1,0 +1,40 @@
+"""``acclc simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from acclc.cli.common import artefact_argument, json_option, only_option, print_json, select
+from acclc.cli.failures import OK
+from acclc.cli.sizes import SIZE
+
+
+@click.command("simulate")
+@artefact_argument
+@click.option(
+    "--size",
+    "sizes",
+    type=SIZE,
+    multiple=True,
+    default=("64KiB", "1MiB", "64MiB"),
+    show_default=True,
+    help="S in bytes (as nccl-tests counts it); may be given several times.",
+)
+@only_option
+@json_option
+def command(artefact: Path, sizes: tuple[int, ...], only: str | None, as_json: bool) -> int:
+    """Print the alpha-beta time of each variant of ARTEFACT, what limits it, and ring and tree beside it."""
+    from acclc.artefact import load_artefact
+    from acclc.forecast import forecast
+
+    chosen = select(load_artefact(artefact), only)
+    rows = [row for collective, variants in chosen for row in forecast(collective, variants, sizes)]
+    if as_json:
+        print_json({"artefact": str(artefact), "rows": [row.to_dict() for row in rows]})
+        return OK
+    from acclc.cli.tables import print_forecast
+
+    print_forecast(rows)
+    return OK

@@ -1,0 +1,44 @@
+"""``acclc trace``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from acclc.cli.common import artefact_argument, only_option, select, write_text
+from acclc.cli.failures import OK
+from acclc.cli.sizes import SIZE
+
+
+@click.command("trace")
+@artefact_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The trace; - for standard output. A folder where --only leaves several variants.",
+)
+@click.option("--size", type=SIZE, default="64MiB", show_default=True, help="S in bytes for which times are simulated.")
+@only_option
+def command(artefact: Path, output: Path, size: int, only: str | None) -> int:
+    """Write the simulated schedules of ARTEFACT as traces that Perfetto and Chrome open, one file a variant."""
+    from acclc.artefact import load_artefact
+    from acclc.forecast import view_input
+    from acclc.view.trace import chrome_trace
+
+    loaded = load_artefact(artefact)
+    chosen = select(loaded, only)
+    view = view_input(loaded.name, chosen, (size,))
+    names = [(c.name, v.id) for c, variants in chosen for v in variants]
+    if len(names) > 1 and str(output) == "-":
+        raise click.UsageError("several variants do not fit one stream; choose one with --only NAME/VARIANT")
+    for name, variant in names:
+        target = output if len(names) == 1 else output / f"{name}-{variant}.json"
+        trace = chrome_trace(view, only=f"{name}/{variant}")
+        write_text(target, json.dumps(trace, allow_nan=False) + "\n")
+    if str(output) != "-":
+        click.echo(f"{output}: open it in https://ui.perfetto.dev or chrome://tracing")
+    return OK

@@ -1,0 +1,215 @@
+"""KernelProgram -> KernelPlan: names for counters and parts, positions for ranks, one statement a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from acclc.ir.kernel_program import (
+    Counter,
+    CounterKind,
+    Instruction,
+    InstructionKind,
+    KernelBlock,
+    KernelProgram,
+)
+from acclc.ir.plan import KernelPlan, PlanBlock, PlanCounter, PlanPart, PlanPlace, PlanStatement
+from acclc.ir.program import Buffer, Extent
+
+LARGEST_DENOMINATOR = 2**31 - 1
+"""Of a chunk's boundary: the generated 64-bit arithmetic is exact up to here for any count."""
+
+_ENDS = ("put", "put_final", "post")
+"""What an instruction that is no post starts a new paragraph after."""
+_PLACE_FUNCTION = {Buffer.INPUT: "in", Buffer.OUTPUT: "out", Buffer.SCRATCH: "slot"}
+
+
+class KernelProgramError(ValueError):
+    """A KernelProgram that has no realisation in generated code: a fault of the pass that made it."""
+
+
+def make_plan(kernel: KernelProgram) -> KernelPlan:
+    """Return the values of kernel.cu for ``kernel``. Deterministic; what the kernel does is not changed.
+
+    Raises:
+        KernelProgramError: ids do not fit together, a put joins different parts, an entry list uses another kind
+            of counter, or a fraction is too fine for 64-bit arithmetic.
+    """
+    if kernel.protocol != "simple":
+        raise KernelProgramError(f"protocol {kernel.protocol!r} has no generated code")
+    if kernel.slot_depth < 1 or kernel.channels < 1 or kernel.contributors < 1:
+        raise KernelProgramError("slot depth, channels and contributors are at least 1")
+    position = {rank.rank: n for n, rank in enumerate(kernel.ranks)}
+    counters = _counters(kernel, position)
+    parts = _parts(kernel)
+    blocks = tuple(
+        _Writer(kernel, position, counters, parts).block(number, block) for number, block in enumerate(kernel.blocks)
+    )
+    order = [(block.position, block.index) for block in blocks]
+    expected = [(p, i) for p in range(len(kernel.ranks)) for i in range(sum(b[0] == p for b in order))]
+    if order != expected:
+        raise KernelProgramError("blocks are not in order of rank, numbered from 0 in each")
+    first = tuple(sum(block.position < p for block in blocks) for p in range(len(kernel.ranks)))
+    return KernelPlan(
+        name=kernel.name,
+        protocol=kernel.protocol,
+        ranks=tuple(rank.rank for rank in kernel.ranks),
+        contributors=kernel.contributors,
+        channels=kernel.channels,
+        depth=kernel.slot_depth,
+        parts=tuple(parts.values()),
+        counters=counters,
+        blocks=blocks,
+        first_blocks=first,
+    )
+
+
+def _counters(kernel: KernelProgram, position: dict[int, int]) -> tuple[PlanCounter, ...]:
+    """Give each counter its place in its home's memory (in order of id) and a name, unique and telling."""
+    used_slots = dict.fromkeys(position, 0)
+    used_names: dict[str, int] = {}
+    result = []
+    for number, counter in enumerate(kernel.counters):
+        if counter.id != number or counter.home not in position or counter.events < 1:
+            raise KernelProgramError(f"counter {counter.id}: wrong id, home or events")
+        name = _counter_name(counter)
+        used_names[name] = used_names.get(name, 0) + 1
+        if used_names[name] > 1:
+            name = f"{name}_{used_names[name]}"
+        text = f"{counter.kind}, {counter.src} -> {counter.dst}"
+        result.append(PlanCounter(name, position[counter.home], used_slots[counter.home], counter.events, text))
+        used_slots[counter.home] += 1
+    return tuple(result)
+
+
+def _counter_name(counter: Counter) -> str:
+    if counter.kind is CounterKind.LOCAL:
+        return f"local_{counter.home}_{counter.writer_block}"
+    return f"{counter.kind}_{counter.src}_{counter.dst}"
+
+
+def _puts(blocks: Iterable[KernelBlock]) -> Iterable[Instruction]:
+    return (i for block in blocks for i in (*block.entry, *block.body) if i.kind is InstructionKind.PUT)
+
+
+def _extents(put: Instruction) -> tuple[Extent, ...]:
+    if put.target is None or not put.sources:
+        raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put without a source or a target")
+    return (put.target, *put.sources)
+
+
+def _parts(kernel: KernelProgram) -> dict[tuple[Fraction, Fraction], PlanPart]:
+    """Name the parts of a count that occur, in order of where they lie."""
+    bounds = sorted({(e.begin, e.end) for put in _puts(kernel.blocks) for e in _extents(put)})
+    for begin, end in bounds:
+        if not 0 <= begin <= end <= 1:
+            raise KernelProgramError(f"part [{begin}, {end}) does not lie in [0, 1)")
+        if max(begin.denominator, end.denominator) > LARGEST_DENOMINATOR:
+            raise KernelProgramError(f"part [{begin}, {end}): a denominator above {LARGEST_DENOMINATOR}")
+    return {
+        (begin, end): PlanPart(f"p{n}", begin.numerator, begin.denominator, end.numerator, end.denominator)
+        for n, (begin, end) in enumerate(bounds)
+    }
+
+
+def _title(block: KernelBlock, rest: tuple[Instruction, ...], *, entry: bool) -> str:
+    """Say what the next paragraph is for: its put."""
+    put = next((i for i in rest if i.kind is InstructionKind.PUT and i.target is not None), None)
+    if entry:
+        return "the memory of this call may be written"
+    if put is None:
+        return "what others write here has arrived"
+    return f"step {put.step}: local" if put.transfer < 0 else f"step {put.step}: {block.rank} -> {put.target_rank}"
+
+
+class _Writer:
+    """Writes the statements of one block."""
+
+    def __init__(
+        self,
+        kernel: KernelProgram,
+        position: dict[int, int],
+        counters: tuple[PlanCounter, ...],
+        parts: dict[tuple[Fraction, Fraction], PlanPart],
+    ) -> None:
+        self.kernel = kernel
+        self.position = position
+        self.counters = counters
+        self.parts = parts
+
+    def block(self, number: int, block: KernelBlock) -> PlanBlock:
+        if block.rank not in self.position:
+            raise KernelProgramError(f"block {block.index} of rank {block.rank}, which has no memory")
+        what = "local work" if block.link < 0 else f"owns link {block.link}"
+        return PlanBlock(
+            name=f"rank{block.rank}_block{block.index}",
+            number=number,
+            position=self.position[block.rank],
+            index=block.index,
+            text=f"rank {block.rank}, block {block.index}: {what}",
+            entry=self.statements(block, block.entry, entry=True),
+            body=self.statements(block, block.body, entry=False),
+        )
+
+    def statements(
+        self, block: KernelBlock, instructions: tuple[Instruction, ...], *, entry: bool
+    ) -> tuple[PlanStatement, ...]:
+        result: list[PlanStatement] = []
+        at_start = True
+        for i, instruction in enumerate(instructions):
+            if at_start or (instruction.kind is not InstructionKind.POST and result[-1].kind in _ENDS):
+                result.append(PlanStatement("title", text=_title(block, instructions[i:], entry=entry)))
+            at_start = False
+            if instruction.kind is not InstructionKind.PUT:
+                result.append(self.signal(block, instruction, entry=entry))
+            elif entry:
+                raise KernelProgramError(f"rank {block.rank}, block {block.index}: a put in the entry list")
+            else:
+                result.append(self.put(block, instruction))
+        return tuple(result)
+
+    def signal(self, block: KernelBlock, instruction: Instruction, *, entry: bool) -> PlanStatement:
+        where = f"rank {block.rank}, block {block.index}, counter {instruction.counter}"
+        if not 0 <= instruction.counter < len(self.counters):
+            raise KernelProgramError(f"{where}: no such counter")
+        counter = self.kernel.counters[instruction.counter]
+        if (counter.kind is CounterKind.ENTRY) != entry:
+            raise KernelProgramError(f"{where}: entry counters belong in the entry list, and no others do")
+        kind = "await" if instruction.kind is InstructionKind.AWAIT else "post"
+        if kind == "post" and (counter.writer, counter.writer_block) != (block.rank, block.index):
+            raise KernelProgramError(f"{where}: posted by another block than its writer")
+        if instruction.index < 0 or instruction.lag < 0:
+            raise KernelProgramError(f"{where}: negative index or lag")
+        return PlanStatement(
+            f"{kind}_entry" if entry else kind,
+            counter=self.counters[instruction.counter].name,
+            index=instruction.index,
+            lag=instruction.lag,
+            step=instruction.step,
+            transfer=instruction.transfer,
+        )
+
+    def put(self, block: KernelBlock, put: Instruction) -> PlanStatement:
+        extents = _extents(put)
+        if put.target_rank not in self.position:
+            raise KernelProgramError(f"transfer {put.transfer}: rank {put.target_rank} has no memory")
+        bounds = {(e.begin, e.end) for e in extents}
+        if len(bounds) > 1:
+            raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put joins different parts")
+        part = self.parts[bounds.pop()].name
+        ranks = (put.target_rank, *(block.rank for _ in put.sources))
+        places = tuple(self.place(e, rank) for e, rank in zip(extents, ranks, strict=True))
+        kind = "put_final" if put.final else "put"
+        return PlanStatement(kind, step=put.step, transfer=put.transfer, part=part, places=places)
+
+    def place(self, extent: Extent, rank: int) -> PlanPlace:
+        position = self.position[rank]
+        memory = self.kernel.ranks[position]
+        size = {
+            Buffer.INPUT: memory.input_units,
+            Buffer.OUTPUT: memory.output_units,
+            Buffer.SCRATCH: memory.slots,
+        }[extent.buffer]
+        if not 0 <= extent.unit < size:
+            raise KernelProgramError(f"{extent.buffer} {extent.unit} of rank {rank}: it has {size}")
+        return PlanPlace(_PLACE_FUNCTION[extent.buffer], position, extent.unit)

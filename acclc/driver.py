@@ -1,0 +1,210 @@
+"""The whole compiler on one screen: text -> Problem -> Schedule -> Program -> KernelProgram -> artefact.
+
+Every level is verified by code that shares nothing with what made it; every level can be printed (``emit``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from acclc import __version__
+from acclc.artefact import Artefact, CompiledCollective, Proof, Variant
+from acclc.ir import text
+from acclc.ir.problem import Problem
+from acclc.ir.result import Result, Solution
+from acclc.simulate import baselines, shard_bytes, size_ranges
+from acclc.source import Source
+
+if TYPE_CHECKING:
+    from acclc.forecast import Headroom
+    from acclc.sema import Analysis
+    from acclc.solve.protocol import Progress
+    from acclc.verify import Report
+
+
+class NoScheduleError(Exception):
+    """No schedule exists within the user's limits, or none was found in time. ``result`` says which, and why."""
+
+    def __init__(self, problem: Problem, result: Result) -> None:
+        super().__init__(problem.name)
+        self.problem = problem
+        self.result = result
+
+
+class InternalError(Exception):
+    """A verifier refused what a pass made: our bug, never the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to compile. ``time_limit_s``: for each collective; None leaves it to the goal, then to the solver."""
+
+    settings: Mapping[str, int] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    time_limit_s: float | None = None
+    seed: int = 0
+    workers: int = 1
+
+
+class Observer(Protocol):
+    """Is told how the compilation goes (a progress line, a log, a test)."""
+
+    def stage(self, problem: Problem, name: str) -> None:
+        """A stage of a collective begins."""
+
+    def progress(self, problem: Problem, progress: Progress) -> None:
+        """The solver has news: bound, best, gap."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def stage(self, problem: Problem, name: str) -> None:
+        """Say nothing."""
+
+    def progress(self, problem: Problem, progress: Progress) -> None:
+        """Say nothing."""
+
+
+def read_source(path: Path) -> Source:
+    """Read a file of the language. Raises DiagnosticError if that cannot be done."""
+    from acclc import syntax
+
+    return syntax.read_source(path)
+
+
+def compile_file(path: str | Path, options: Options | None = None, observer: Observer | None = None) -> Artefact:
+    """Compile a file of the language; the artefact is named after it.
+
+    Raises:
+        DiagnosticError: the file cannot be read or its text is wrong; all its errors.
+        NoScheduleError: hard limits cannot be met.
+    """
+    return compile_source(read_source(Path(path)), Path(path).stem, options, observer)
+
+
+def compile_text(
+    text: str, name: str = "text", options: Options | None = None, observer: Observer | None = None
+) -> Artefact:
+    """Compile a text of the language. Raises as :func:`compile_file`."""
+    return compile_source(Source(f"<{name}>", text), name, options, observer)
+
+
+def compile_source(
+    source: Source, name: str, options: Options | None = None, observer: Observer | None = None
+) -> Artefact:
+    """Compile a source; see :func:`compile_file`."""
+    options = options or Options()
+    analysis = analyse(source, options)
+    collectives = tuple(compile_problem(p, options, observer or Silent()) for p in analysis.problems)
+    emit = analysis.emit
+    return Artefact(name, f"acclc {__version__}", collectives, emit.types, emit.ops, emit.arch)
+
+
+def compile_problem(problem: Problem, options: Options, observer: Observer) -> CompiledCollective:
+    """Compile one collective: the pipeline below the language."""
+    started = time.perf_counter()
+    result = synthesize(problem, options, observer)
+    observer.stage(problem, "kernels")
+    ranges = size_ranges(problem, [s.schedule for s in result.solutions])
+    variants = tuple(lower(problem, s, sizes) for s, sizes in zip(result.solutions, ranges, strict=True))
+    proof = Proof(result.bound, result.status, result.excluded, result.complete, result.reproducible, result.notes)
+    return CompiledCollective(problem.without_spans(), proof, variants, time.perf_counter() - started)
+
+
+def analyse(source: Source, options: Options) -> Analysis:
+    """Text -> Problems. Raises DiagnosticError with every error of the text."""
+    from acclc import sema
+    from acclc.syntax import parse, parse_link_ref
+
+    without = [parse_link_ref(Source("--without", link)) for link in options.without]
+    return sema.analyse(parse(source), settings=options.settings, without=without)
+
+
+def synthesize(problem: Problem, options: Options, observer: Observer) -> Result:
+    """Problem -> Schedules with bounds and proofs, verified. Raises NoScheduleError if there is none."""
+    from acclc.solve.portfolio import solve
+    from acclc.solve.protocol import Deadline
+    from acclc.verify import check_problem, check_schedule
+    from acclc.verify.certificate import check_certificate
+
+    demand_verified(problem, "problem", check_problem(problem))
+    observer.stage(problem, "schedule")
+    seconds = options.time_limit_s if options.time_limit_s is not None else problem.goal.deadline_s
+    result = solve(
+        problem,
+        seed=options.seed,
+        workers=options.workers,
+        deadline=Deadline.after(seconds),
+        report=lambda news: observer.progress(problem, news),
+    )
+    if not result.solutions:
+        raise NoScheduleError(problem, result)
+    demand_verified(problem, "bound", check_certificate(problem, result.bound))
+    for solution in result.solutions:
+        demand_verified(problem, "schedule", check_schedule(problem, solution.schedule))
+    return result
+
+
+def lower(problem: Problem, solution: Solution, sizes: tuple[int, int | None] | None) -> Variant:
+    """Schedule -> Program -> KernelProgram -> source, each level verified."""
+    from acclc.codegen import generate
+    from acclc.lower import lower_kernel, lower_program
+    from acclc.verify import check_kernel, check_program
+    from acclc.verify.schedule import time_per_shard_byte
+
+    schedule = solution.schedule
+    program = lower_program(problem, schedule)
+    demand_verified(problem, "program", check_program(problem, schedule, program))
+    kernel = lower_kernel(problem, program)
+    demand_verified(problem, "kernel program", check_kernel(problem, schedule, kernel))
+    low, high = sizes if sizes is not None else (None, None)
+    time_per_byte = time_per_shard_byte(problem, schedule)
+    return Variant(schedule, program, kernel, generate(kernel), low, high, time_per_byte, solution.solve_seconds)
+
+
+def emit_levels(path: str | Path, level: str, options: Options, observer: Observer) -> Iterator[str]:
+    """Yield one level of the compiler as text, collective by collective: what ``--emit`` prints.
+
+    ``level``: problem, bound, schedule, program, kernel or source. Raises as :func:`compile_file`.
+    """
+    for problem in analyse(read_source(Path(path)), options).problems:
+        if level == "problem":
+            yield text.problem_text(problem)
+            continue
+        result = synthesize(problem, options, observer)
+        if level == "bound":
+            yield text.bound_text(problem, result.bound)
+            continue
+        for solution in result.solutions:
+            if level == "schedule":
+                yield text.schedule_text(problem, solution.schedule)
+                continue
+            variant = lower(problem, solution, None)
+            match level:
+                case "program":
+                    yield text.program_text(variant.program)
+                case "kernel":
+                    yield text.kernel_text(variant.kernel)
+                case _:
+                    yield variant.source
+
+
+def headroom(path: str | Path, options: Options, size: int = 64 * 2**20) -> list[Headroom]:
+    """Each collective's bounds beside ring and tree at S = ``size`` bytes: is it worth compiling at all."""
+    from acclc.bounds import bound
+    from acclc.forecast import Headroom
+
+    problems = analyse(read_source(Path(path)), options).problems
+    return [Headroom(p, bound(p), size, baselines(p, shard_bytes(p, size))) for p in problems]
+
+
+def demand_verified(problem: Problem, level: str, report: Report[Any]) -> None:
+    """Stop at a level that its verifier refuses."""
+    if not report.ok:
+        findings = "\n".join(f"  {finding}" for finding in report.findings[:5])
+        raise InternalError(f"the {level} of {problem.name!r} does not verify:\n{findings}")

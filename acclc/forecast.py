@@ -1,0 +1,109 @@
+"""What to expect: simulated times of variants beside the bound, ring and tree; and the same for the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from acclc.artefact import CompiledCollective, Variant
+from acclc.ir.problem import Problem
+from acclc.ir.result import Bound
+from acclc.simulate import Baseline, baselines, shard_bytes, simulate
+from acclc.view.model import ViewCollective, ViewInput, ViewTimes, ViewVariant
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """A problem's bound beside what NCCL's shapes reach on the same graph, at ``size`` bytes."""
+
+    problem: Problem
+    bound: Bound
+    size: int
+    baselines: tuple[Baseline, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One line of ``acclc simulate``: who, at which S (bytes), how many seconds, and what limits it."""
+
+    collective: str
+    variant: str
+    size: int
+    seconds: Fraction
+    bound_seconds: Fraction
+    limiting: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of ``--json``."""
+        return {
+            "collective": self.collective,
+            "variant": self.variant,
+            "size": self.size,
+            "time_us": float(self.seconds * 10**6),
+            "bound_us": float(self.bound_seconds * 10**6),
+            "algbw_GBps": float(self.size / self.seconds / 10**9) if self.seconds else None,
+            "limiting": self.limiting,
+        }
+
+
+def bound_seconds(problem: Problem, bound: Bound, size: int) -> Fraction:
+    """No schedule is faster at S = ``size`` bytes: the larger of the two bounds."""
+    return max(bound.throughput.time_per_byte * shard_bytes(problem, size), bound.latency.seconds)
+
+
+def forecast(collective: CompiledCollective, variants: Iterable[Variant], sizes: Sequence[int]) -> Iterator[Forecast]:
+    """Simulate variants, ring and tree at each size."""
+    problem, bound = collective.problem, collective.proof.bound
+    for size in sizes:
+        least = bound_seconds(problem, bound, size)
+        shard = shard_bytes(problem, size)
+        for variant in variants:
+            timeline = simulate(problem, variant.schedule, shard)
+            yield Forecast(collective.name, variant.id, size, timeline.seconds, least, timeline.limiting)
+        for baseline in baselines(problem, shard):
+            timeline = baseline.timeline
+            yield Forecast(collective.name, baseline.name, size, timeline.seconds, least, timeline.limiting)
+
+
+def view_input(
+    name: str, chosen: Sequence[tuple[CompiledCollective, tuple[Variant, ...]]], sizes: Sequence[int]
+) -> ViewInput:
+    """Gather what the page and the trace show, with times simulated at each S of ``sizes`` (bytes)."""
+    return ViewInput(name, tuple(_view_collective(c, variants, sizes) for c, variants in chosen))
+
+
+def _view_collective(
+    collective: CompiledCollective, variants: Iterable[Variant], sizes: Sequence[int]
+) -> ViewCollective:
+    proof = collective.proof
+    return ViewCollective(
+        problem=collective.problem,
+        bound=proof.bound,
+        status=proof.status,
+        variants=tuple(_view_variant(collective.problem, v, sizes) for v in variants),
+        excluded=proof.excluded,
+        notes=proof.notes,
+    )
+
+
+def _view_variant(problem: Problem, variant: Variant, sizes: Sequence[int]) -> ViewVariant:
+    return ViewVariant(
+        schedule=variant.schedule,
+        times=tuple(_view_times(problem, variant, size) for size in sizes),
+        kernel_source=variant.source,
+        min_bytes=variant.min_bytes,
+        max_bytes=variant.max_bytes,
+    )
+
+
+def _view_times(problem: Problem, variant: Variant, size: int) -> ViewTimes:
+    timeline = simulate(problem, variant.schedule, shard_bytes(problem, size))
+    times = timeline.transfers
+    return ViewTimes(
+        timeline.shard_bytes,
+        tuple(t.start for t in times),
+        tuple(t.sent for t in times),
+        tuple(t.arrived for t in times),
+    )

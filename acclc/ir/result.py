@@ -1,0 +1,146 @@
+"""What solvers and bounds return: schedules, bounds with certificates, and what was excluded and why.
+
+Certificates are msgspec structs, not dataclasses: in a file a tag has to say which kind of certificate it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from msgspec import Struct
+
+from acclc.ir.problem import LinkId, NodeId, Rank
+from acclc.ir.schedule import Schedule
+
+
+class Status(StrEnum):
+    """The end of a search; see the definitions of the project for the exact meaning."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    FALLBACK = "fallback"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Cut(Struct, frozen=True, tag="cut"):
+    """A node set whose outgoing capacity limits a collective: ``load`` shard units must leave it.
+
+    ``nodes`` is the set S. The claim: seconds per byte of shard >= load / capacity leaving S.
+    """
+
+    nodes: tuple[NodeId, ...]
+    load: Fraction
+
+
+class CutSum(Struct, frozen=True, tag="cut_sum"):
+    """Weighted cuts with prices: proves a bound where budgets or uneven switches make a single cut too weak.
+
+    With n_e the total weight of the cuts that link e leaves, ``potentials`` pi of the switches (flow through a
+    switch is conserved) and ``budget_prices`` beta, any allocation carries at most
+    sum_b beta_b cap_b + sum_e c_e max(0, n_e + pi_dst - pi_src - sum_{b on e} beta_b).
+    The claim: seconds per byte of shard >= sum_S w_S load_S / that amount.
+    """
+
+    cuts: tuple[tuple[Fraction, Cut], ...]
+    potentials: tuple[tuple[NodeId, Fraction], ...] = ()
+    budget_prices: tuple[Fraction, ...] = ()
+
+
+class Partition(Struct, frozen=True, tag="partition"):
+    """Parts (disjoint node sets) between which messages must pass: 2(p-1) an element for an all_reduce over p parts.
+
+    Nodes that copy or reduce and lie in no part are parts of their own; links that leave a part count (n_e = 1),
+    links that leave a node which only passes on do not. Capacity as in ``CutSum``.
+    """
+
+    parts: tuple[tuple[NodeId, ...], ...]
+    potentials: tuple[tuple[NodeId, Fraction], ...] = ()
+    budget_prices: tuple[Fraction, ...] = ()
+
+
+class FlowDual(Struct, frozen=True, tag="flow_dual"):
+    """Lengths >= 0 of links; those of budgets are added to their links.
+
+    The claim: time >= sum of the shards' shortest distances / sum of capacity x length.
+    """
+
+    lengths: tuple[tuple[LinkId, Fraction], ...]
+    budget_prices: tuple[Fraction, ...] = ()
+
+
+class LongestPath(Struct, frozen=True, tag="longest_path"):
+    """A source and a target whose distance no schedule can undercut (steps, or seconds of latency)."""
+
+    src: Rank
+    dst: Rank
+    path: tuple[LinkId, ...]
+
+
+Certificate = Cut | CutSum | Partition | FlowDual | LongestPath
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputBound:
+    """Seconds >= ``time_per_byte`` x bytes of one shard, proven by ``certificate``; ``words`` says it to a person."""
+
+    time_per_byte: Fraction
+    certificate: Certificate
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyBound:
+    """At least ``steps`` steps and ``seconds`` seconds of link latency, whatever the size."""
+
+    steps: int
+    steps_certificate: LongestPath | None
+    seconds: Fraction
+    seconds_certificate: LongestPath | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Both lower bounds of a problem."""
+
+    throughput: ThroughputBound
+    latency: LatencyBound
+    rounds_per_chunk: Fraction | None
+    """``throughput.time_per_byte`` times the topology's unit; None where there is no common unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A point (C, S, R) that was shown not to exist. ``rounds`` is the largest R that is excluded at (C, S)."""
+
+    chunks: int
+    steps: int
+    rounds: int
+    reason: str
+    """``bound``, or ``infeasible`` (CP-SAT, no symmetry imposed, seed in ``detail``)."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A schedule with what the solver claims of it."""
+
+    schedule: Schedule
+    solve_seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a solver returns: schedules in order of steps (a frontier), and the proofs beside them."""
+
+    status: Status
+    solutions: tuple[Solution, ...]
+    bound: Bound
+    excluded: tuple[Excluded, ...] = ()
+    complete: bool = True
+    """False when a deadline or an interrupt cut the search: more may exist."""
+    reproducible: bool = True
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,8 @@
+"""Semantic analysis: from the program as written to the problems that it states."""
+
+from __future__ import annotations
+
+from acclc.sema.analysis import Analysis, analyse, analyse_text, library_names, topology_named
+from acclc.sema.emit import EmitSettings
+
+__all__ = ["Analysis", "EmitSettings", "analyse", "analyse_text", "library_names", "topology_named"]

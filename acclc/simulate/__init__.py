@@ -1,0 +1,21 @@
+"""What a schedule costs: event-driven time for a size, its closed form, and NCCL-shaped baselines beside it."""
+
+from acclc.simulate.baselines import Baseline, baselines
+from acclc.simulate.events import StuckError, TransferTime
+from acclc.simulate.sizes import shard_bytes, size_bytes, size_factor, size_ranges, step_time
+from acclc.simulate.timeline import LinkUse, Timeline, simulate
+
+__all__ = [
+    "Baseline",
+    "LinkUse",
+    "StuckError",
+    "Timeline",
+    "TransferTime",
+    "baselines",
+    "shard_bytes",
+    "simulate",
+    "size_bytes",
+    "size_factor",
+    "size_ranges",
+    "step_time",
+]

@@ -1,0 +1,101 @@
+"""What the driver calls: a fallback at once, then the exact search within its budget, and the best of both."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from acclc.ir.problem import GoalKind, Problem
+from acclc.ir.result import Bound, Excluded, Result, Solution, Status
+from acclc.ir.schedule import Schedule
+from acclc.solve import limits
+from acclc.solve.frontier import Unreachable, bound_of, mark_optimal, non_dominated, rounds_per_chunk
+from acclc.solve.greedy import schedules_of
+from acclc.solve.protocol import Budget, Deadline, Progress, Report, silent
+
+
+def solve(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    workers: int = 1,
+    deadline: Deadline | None = None,
+    report: Report = silent,
+) -> Result:
+    """Return schedules for a problem: a frontier in order of steps, as its goal and limits ask.
+
+    ``deadline``: by the wall clock; without one the search is limited by counted work only, so that the result can
+    be reproduced. Raises ``acclc.bounds.UnreachableError`` where data cannot reach a rank that needs it.
+    """
+    return Portfolio().solve(problem, Budget(deadline or Deadline(), seed=seed, workers=workers), report)
+
+
+class Portfolio:
+    """Greedy, then exact; the registry's ``portfolio``."""
+
+    name = "portfolio"
+
+    def solve(self, problem: Problem, budget: Budget, report: Report) -> Result:
+        """Return the best of both solvers. An interrupt ends the search and keeps what there is."""
+        bound = bound_of(problem)
+        refusal = limits.refused_by_bound(problem, bound)
+        if refusal is not None:
+            return Result(Status.INFEASIBLE, (), bound, refusal)
+        started = time.monotonic()
+        fallback = limits.admitted(problem, _fallback(problem, report))
+        if fallback:
+            best = min(map(rounds_per_chunk, fallback))
+            report(Progress(f"greedy: {len(fallback)} schedules", best, bound.rounds_per_chunk))
+        from acclc.solve.exact import search
+
+        result = _merged(problem, bound, search(problem, bound, fallback, budget, report), fallback)
+        seconds = time.monotonic() - started
+        return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))
+
+
+def _fallback(problem: Problem, report: Report) -> list[Schedule]:
+    """Greedy schedules; none where a hint on relays leaves no way (the bound would have said so without it)."""
+    try:
+        return schedules_of(problem)
+    except Unreachable as e:
+        report(Progress(f"greedy: {e}"))
+        return []
+
+
+def _merged(problem: Problem, bound: Bound, exact: Result, fallback: list[Schedule]) -> Result:
+    """Join what both found; the status says what the best of it is."""
+    own = [s.schedule for s in exact.solutions]
+    if exact.status is Status.INFEASIBLE:
+        return exact
+    chosen = _by_goal(problem, non_dominated([*own, *fallback]))
+    if not chosen:
+        return replace(exact, status=Status.UNKNOWN, solutions=())
+    met = rounds_per_chunk(chosen[-1]) == bound.rounds_per_chunk and chosen[0].steps == bound.latency.steps
+    if exact.complete or chosen[-1].total_rounds == 0 or (met and len(chosen) == 1):
+        status, complete = Status.OPTIMAL, True
+    else:
+        status, complete = Status.FEASIBLE if any(s in own for s in chosen) else Status.FALLBACK, False
+    solutions = tuple(Solution(_with_proofs(s, bound, exact.excluded)) for s in chosen)
+    return replace(exact, status=status, solutions=solutions, complete=complete)
+
+
+def _with_proofs(schedule: Schedule, bound: Bound, excluded: tuple[Excluded, ...]) -> Schedule:
+    """Add what is proven of a schedule: its steps, its rounds at its (C, S), its throughput."""
+    below = (schedule.chunks_per_shard, schedule.steps, schedule.total_rounds - 1)
+    marked = mark_optimal(schedule, bound)
+    if any((e.chunks, e.steps, e.rounds) == below for e in excluded):
+        marked = replace(marked, optimal=(*marked.optimal, "rounds"))
+    return marked
+
+
+def _by_goal(problem: Problem, frontier: list[Schedule]) -> list[Schedule]:
+    """Of a frontier, what the goal asks for."""
+    match problem.goal.kind:
+        case GoalKind.LATENCY:
+            return frontier[:1]
+        case GoalKind.BANDWIDTH:
+            return frontier[-1:]
+        case GoalKind.POINT:
+            return frontier[:1]
+        case _:
+            return frontier

@@ -1,0 +1,228 @@
+"""The form of a KernelProgram: fields in range, counters used by their rules, puts that realise the transfers."""
+
+from __future__ import annotations
+
+from acclc.ir.kernel_program import (
+    Counter,
+    CounterKind,
+    Instruction,
+    InstructionKind,
+    KernelBlock,
+    KernelProgram,
+)
+from acclc.ir.problem import Problem
+from acclc.ir.program import Buffer
+from acclc.verify.findings import Collector
+from acclc.verify.intent import Intent
+from acclc.verify.memory import check_extents, check_header, check_parts
+from acclc.verify.names import link_name, node_name, rank_name
+
+PROTOCOLS = ("simple",)
+DEEPEST = 64
+"""Slices a slot may hold: verifying unrolls twice as many."""
+
+
+def block_name(problem: Problem, block: KernelBlock) -> str:
+    """Return e.g. ``rank 1 (g[1]) block 2``."""
+    return f"{rank_name(problem, block.rank)} block {block.index}"
+
+
+def counter_name(problem: Problem, counter: Counter) -> str:
+    """Return e.g. ``counter 4 (arrival g[0] -> g[1])``."""
+    ends = f"{node_name(problem, counter.src)} -> {node_name(problem, counter.dst)}"
+    return f"counter {counter.id} ({counter.kind.value} {ends})"
+
+
+def instruction_name(problem: Problem, block: KernelBlock, position: int, entry: bool = False) -> str:
+    """Return the block, the instruction's place in it, and what it does."""
+    o = (block.entry if entry else block.body)[position]
+    part = "entry" if entry else "body"
+    transfer = f", transfer {o.transfer}" if o.transfer >= 0 else ""
+    return f"{block_name(problem, block)}, {part}[{position}] ({o.kind.value}, step {o.step}{transfer})"
+
+
+def check_form(problem: Problem, intent: Intent, kernel: KernelProgram, found: Collector) -> None:
+    """Check everything that needs no execution."""
+    ranks = [r.rank for r in kernel.ranks]
+    check_header(problem, "kernel", kernel.in_place, kernel.positions, kernel.contributors, ranks, found)
+    if found.failed:
+        return
+    for r in kernel.ranks:
+        units = (problem.input_units(r.rank), problem.output_units(r.rank))  # type: ignore[arg-type]
+        if (r.input_units, r.output_units) != units or r.slots < 0:
+            message = f"buffers of {r.input_units} and {r.output_units} units, {r.slots} slots; the problem has {units}"
+            found.error("kernel.units", rank_name(problem, r.rank), message)
+    if not 1 <= kernel.slot_depth <= DEEPEST or kernel.channels < 1 or kernel.protocol not in PROTOCOLS:
+        message = f"slot depth {kernel.slot_depth}, {kernel.channels} channels, protocol {kernel.protocol!r}"
+        found.error("kernel.form", "kernel", message)
+    _check_blocks(problem, kernel, found)
+    _check_counters(problem, kernel, found)
+    if found.failed:
+        return
+    for block in kernel.blocks:
+        _check_instructions(problem, kernel, block, found)
+    if found.failed:
+        return
+    _check_posts(problem, kernel, found)
+    _check_moves(problem, intent, kernel, found)
+
+
+def _check_blocks(problem: Problem, kernel: KernelProgram, found: Collector) -> None:
+    """Blocks are numbered from 0 in every rank, in order; block 0 is the local one, the others own a link."""
+    expected: list[tuple[int, int]] = []
+    for r in kernel.ranks:
+        expected += [(r.rank, i) for i in range(sum(b.rank == r.rank for b in kernel.blocks))]
+        if not any(b.rank == r.rank for b in kernel.blocks):
+            found.error("kernel.blocks", rank_name(problem, r.rank), "has no block")
+    if [(b.rank, b.index) for b in kernel.blocks] != expected:
+        found.error("kernel.blocks", "blocks", "are not in order of (rank, index), each rank's from 0")
+    for block in kernel.blocks:
+        links = len(problem.topology.links)
+        if (block.index == 0) != (block.link == -1) or not -1 <= block.link < links:
+            found.error("kernel.blocks", block_name(problem, block), f"cannot own link {block.link}")
+    limit = problem.goal.blocks
+    for r in kernel.ranks:
+        count = sum(b.rank == r.rank for b in kernel.blocks)
+        if limit is not None and count > max(2, limit):
+            found.error("kernel.blocks", rank_name(problem, r.rank), f"{count} blocks; the goal allows {limit}")
+
+
+def _check_counters(problem: Problem, kernel: KernelProgram, found: Collector) -> None:
+    """Counters lie where their kind says and have a writer that exists."""
+    blocks = {(b.rank, b.index) for b in kernel.blocks}
+    for position, c in enumerate(kernel.counters):
+        where = counter_name(problem, c)
+        if c.id != position:
+            found.error("kernel.ids", where, f"stands at position {position}")
+        if (c.writer, c.writer_block) not in blocks:
+            found.error(
+                "kernel.counter", where, f"its writer, block {c.writer_block} of rank {c.writer}, does not exist"
+            )
+        home, writer = {
+            CounterKind.ENTRY: (c.src, c.dst),
+            CounterKind.ARRIVAL: (c.dst, c.src),
+            CounterKind.CREDIT: (c.src, c.dst),
+            CounterKind.LOCAL: (c.src, c.src),
+        }[c.kind]
+        if (c.home, c.writer) != (home, writer) or (c.kind is CounterKind.LOCAL) != (c.src == c.dst):
+            message = f"lies at rank {c.home}, written by rank {c.writer}; its edge wants {home} and {writer}"
+            found.error("kernel.counter", where, message)
+        if c.events < 1 or (c.kind is CounterKind.ENTRY and c.events != 1):
+            found.error("kernel.counter", where, f"{c.events} events")
+
+
+def _check_instructions(problem: Problem, kernel: KernelProgram, block: KernelBlock, found: Collector) -> None:
+    sizes = {
+        r.rank: {Buffer.INPUT: r.input_units, Buffer.OUTPUT: r.output_units, Buffer.SCRATCH: r.slots}
+        for r in kernel.ranks
+    }
+    for entry, instructions in ((True, block.entry), (False, block.body)):
+        for position, o in enumerate(instructions):
+            where = instruction_name(problem, block, position, entry)
+            if o.kind is InstructionKind.PUT:
+                _check_put(block, o, where, sizes, entry, found)
+            elif not 0 <= o.counter < len(kernel.counters):
+                found.error("kernel.form", where, f"counter {o.counter} does not exist")
+            else:
+                _check_signal(problem, kernel.counters[o.counter], block, o, where, entry, found)
+
+
+def _check_put(
+    block: KernelBlock,
+    o: Instruction,
+    where: str,
+    sizes: dict[int, dict[Buffer, int]],
+    entry: bool,
+    found: Collector,
+) -> None:
+    if entry or not o.sources or o.target is None or (o.counter, o.index, o.lag) != (-1, 0, 0):
+        found.error("kernel.form", where, "a put needs sources and a target, has no counter, and stands in the body")
+        return
+    if o.target_rank not in sizes:
+        found.error("kernel.form", where, f"writes to rank {o.target_rank}, which has no part in it")
+        return
+    if o.target.buffer is Buffer.INPUT:
+        found.error("kernel.input", where, "writes an input")
+    check_extents("kernel", where, sizes[block.rank], o.sources, found)
+    check_extents("kernel", where, sizes[o.target_rank], (o.target,), found)
+    check_parts("kernel", where, (*o.sources, o.target), found)
+
+
+def _check_signal(
+    problem: Problem,
+    counter: Counter,
+    block: KernelBlock,
+    o: Instruction,
+    where: str,
+    entry: bool,
+    found: Collector,
+) -> None:
+    """Posts come from the counter's one writer, awaits from the rank where it lies; indices count from 1."""
+    name = counter_name(problem, counter)
+    if o.sources or o.target is not None or o.target_rank != -1 or o.final:
+        found.error("kernel.form", where, "an await or post moves nothing")
+    if entry != (counter.kind is CounterKind.ENTRY):
+        found.error("kernel.form", where, f"{name} is counted once a {'slice' if entry else 'call'}, not here")
+    elif entry and (o.index, o.lag) != (0, 0):
+        found.error("kernel.form", where, "index and lag mean nothing in entry and must be 0")
+    elif not entry and not 1 <= o.index <= counter.events:
+        found.error("kernel.index", where, f"index {o.index} of {name}, which has {counter.events} events a slice")
+    if o.kind is InstructionKind.POST:
+        if (block.rank, block.index) != (counter.writer, counter.writer_block):
+            found.error(
+                "kernel.writer", where, f"{name} is written by block {counter.writer_block} of rank {counter.writer}"
+            )
+        if o.lag != 0:
+            found.error("kernel.form", where, "a post has no lag")
+    else:
+        if block.rank != counter.home:
+            found.error("kernel.home", where, f"{name} lies at rank {counter.home}")
+        if o.lag < 0:
+            found.error("kernel.form", where, f"lag {o.lag}")
+
+
+def _check_posts(problem: Problem, kernel: KernelProgram, found: Collector) -> None:
+    """Each counter gets 1, 2, .. events, once each and in this order, in every slice (entry: once a call)."""
+    posted: dict[int, list[int]] = {c.id: [] for c in kernel.counters}
+    for block in kernel.blocks:
+        for o in (*block.entry, *block.body):
+            if o.kind is InstructionKind.POST:
+                posted[o.counter].append(1 if kernel.counters[o.counter].kind is CounterKind.ENTRY else o.index)
+    for c in kernel.counters:
+        if len(posted[c.id]) != c.events or posted[c.id] != list(range(1, c.events + 1)):
+            message = f"is posted {posted[c.id]} in each slice or call; it must grow by one, {c.events} times"
+            found.error("kernel.posts", counter_name(problem, c), message)
+
+
+def _check_moves(problem: Problem, intent: Intent, kernel: KernelProgram, found: Collector) -> None:
+    """Each transfer of the schedule is one put into the other rank's memory, by a block of its link."""
+    done: dict[int, int] = {}
+    for block in kernel.blocks:
+        links: set[int] = set()
+        for position, o in enumerate(block.body):
+            if o.kind is not InstructionKind.PUT or o.target_rank == block.rank:
+                continue
+            where = instruction_name(problem, block, position)
+            move = intent.moves.get(o.transfer)
+            if move is None:
+                found.error("kernel.transfers", where, "writes to another rank, but is no transfer of the schedule")
+                continue
+            done[o.transfer] = done.get(o.transfer, 0) + 1
+            links.add(move.link)
+            assert o.target is not None
+            ends, part = (block.rank, o.target_rank), (o.target.begin, o.target.end)
+            if ends != (move.src, move.dst) or part != move.part or o.step != move.step:
+                message = (
+                    f"moves [{part[0]}, {part[1]}) from rank {ends[0]} to rank {ends[1]}; the schedule says otherwise"
+                )
+                found.error("kernel.transfers", where, message)
+        shared = problem.goal.blocks is not None
+        if links and (block.link not in links or (len(links) > 1 and not shared)):
+            names = ", ".join(link_name(problem, x) for x in sorted(links))
+            message = f"owns {link_name(problem, block.link)} but sends over {names}"
+            found.error("kernel.link", block_name(problem, block), message)
+    for transfer, move in intent.moves.items():
+        if done.get(transfer, 0) != 1:
+            ends_text = f"{node_name(problem, move.src)} -> {node_name(problem, move.dst)}"
+            message = f"({ends_text}, step {move.step}) is made {done.get(transfer, 0)} times"
+            found.error("kernel.transfers", f"transfer {transfer}", message)

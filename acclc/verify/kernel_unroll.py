@@ -1,0 +1,361 @@
+"""Executes a KernelProgram on expressions, unrolled over slices and calls, with happens-before beside the values.
+
+One greedy execution is enough. Counters only grow and awaits only compare, so what is enabled stays enabled:
+if this execution ends, all do (Kahn), and if it sticks, all stick. The post that first satisfies an await is
+the same in every execution (one writer a counter), so the happens-before relation is, too; if it orders all
+conflicting accesses, every execution reads the same values.
+
+The user's own accesses are modelled at the calls' borders: before a rank enters a call and after it returned,
+all of its buffers may be read and written. So whoever touches a rank's memory must be ordered after its entry
+and before its return. That holds for scratch too, and makes sequences of different variants safe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelProgram
+from acclc.ir.problem import Problem
+from acclc.ir.program import Buffer
+from acclc.verify.clocks import Access, AccessHistory, Vector
+from acclc.verify.expressions import Expression, ExpressionTable
+from acclc.verify.findings import Collector
+from acclc.verify.intent import Intent, Part
+from acclc.verify.kernel_form import block_name, counter_name, instruction_name
+from acclc.verify.memory import Cells, Location, Memory, check_effect, location_name
+from acclc.verify.names import rank_name
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the sequence."""
+
+    slices: int
+    aliased: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A put with its places resolved for one aliasing."""
+
+    sources: tuple[tuple[int, Location, Part], ...]
+    target: int
+    location: Location
+    part: Part
+    target_rank: int
+    final: bool
+    no_op: bool
+
+
+@dataclass(slots=True)
+class _Mode:
+    """What depends on whether a call is in place."""
+
+    memory: Memory
+    cells: Cells
+    initial: dict[Location, Expression]
+    puts: list[list[_Put | None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A value in memory; scratch also remembers what it belongs to."""
+
+    value: Expression | None
+    part: Part
+    call: int
+    slice: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """Names an executed instruction, for messages."""
+
+    block: int
+    position: int
+    call: int
+    slice: int
+
+
+@dataclass(slots=True)
+class _Thread:
+    """Where a block is. ``slice`` -1 is ``entry``; ``time`` counts its barriers."""
+
+    call: int = 0
+    slice: int = -1
+    position: int = 0
+    time: int = 1
+    waits: tuple[int, int] | None = None
+    """(counter, value) it stands at."""
+
+
+class Unrolled:
+    """The execution. ``run`` does it once and leaves findings in ``found``."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        kernel: KernelProgram,
+        table: ExpressionTable,
+        intent: Intent,
+        calls: tuple[Call, ...],
+        found: Collector,
+    ) -> None:
+        self.problem, self.kernel, self.table, self.intent = problem, kernel, table, intent
+        self.calls, self.found = calls, found
+        self.slices_before = [sum(c.slices for c in calls[:n]) for n in range(len(calls))]
+        self.modes = {aliased: self._mode(aliased) for aliased in sorted({c.aliased for c in calls})}
+        blocks, ranks = len(kernel.blocks), len(problem.topology.ranks)
+        self.blocks_of: dict[int, list[int]] = {}
+        for number, block in enumerate(kernel.blocks):
+            self.blocks_of.setdefault(block.rank, []).append(number)
+        self.threads = [_Thread() for _ in kernel.blocks]
+        self.vectors: list[Vector] = [np.zeros(blocks + ranks, dtype=np.int32) for _ in kernel.blocks]
+        self.border = blocks
+        """Vector element ``border + r`` is the number of calls that rank r has entered."""
+        self.posts: list[list[Vector]] = [[] for _ in kernel.counters]
+        self.waiters: dict[int, list[int]] = {}
+        self.ended: dict[tuple[int, int], int] = {}
+        self.returns: dict[tuple[int, int], Vector] = {}
+        self.remote_writes: dict[tuple[int, int, int], Access] = {}
+        """(target rank, call, writing block) -> its last write there."""
+        self.history = AccessHistory(strict=True)
+        self.held: dict[tuple[int, int, int], _Held] = {}
+        """(call, slice, cell), or (-1, slice mod K, cell) in scratch."""
+        self.reductions: dict[tuple[tuple[Expression, ...], bool], tuple[Expression | None, str]] = {}
+
+    def _mode(self, aliased: bool) -> _Mode:
+        sizes = [(r.rank, r.output_units) for r in self.kernel.ranks]
+        memory = Memory.of(self.problem, self.kernel.in_place, aliased, sizes, self.kernel.positions)
+        mode = _Mode(memory, Cells("kernel", self.problem), memory.initial(self.table))
+        for block in self.kernel.blocks:
+            mode.puts.append([self._resolve(mode, block.rank, o) for o in block.body])
+        mode.cells.check_overlaps(self.found)
+        return mode
+
+    def _resolve(self, mode: _Mode, rank: int, o: Instruction) -> _Put | None:
+        if o.kind is not InstructionKind.PUT or o.target is None:
+            return None
+        no_op = mode.memory.is_no_op(rank, o.sources, o.target_rank, o.target, o.final)
+        sources = []
+        for source in o.sources:
+            at = mode.memory.location(rank, source)
+            sources.append((mode.cells.cell(at, source), at, (source.begin, source.end)))
+        at = mode.memory.location(o.target_rank, o.target)
+        target = mode.cells.cell(at, o.target, write=not no_op)
+        return _Put(tuple(sources), target, at, (o.target.begin, o.target.end), o.target_rank, o.final, no_op)
+
+    def run(self) -> None:
+        """Execute all calls, then check progress, returns and effects."""
+        ready: deque[int] = deque()
+        for rank in self.blocks_of:
+            self._enter(rank, 0, None, ready)
+        while ready:
+            self._advance(ready.popleft(), ready)
+        stuck = [n for n, t in enumerate(self.threads) if t.waits is not None]
+        if stuck:
+            self._report_stuck(stuck)
+            return
+        self._check_returns()
+        self._check_effects()
+
+    def _enter(self, rank: int, call: int, returned: Vector | None, ready: deque[int]) -> None:
+        """All blocks of a rank start a call, after all of them ended the one before."""
+        self.ended[(rank, call)] = 0
+        for number in self.blocks_of[rank]:
+            thread, vector = self.threads[number], self.vectors[number]
+            if returned is not None:
+                np.maximum(vector, returned, out=vector)
+            thread.time += 1
+            vector[number] = thread.time
+            vector[self.border + rank] = call + 1
+            thread.call, thread.slice, thread.position = call, -1, 0
+            ready.append(number)
+
+    def _advance(self, number: int, ready: deque[int]) -> None:
+        """Run a block until it waits or its call ends."""
+        block, thread = self.kernel.blocks[number], self.threads[number]
+        while True:
+            instructions = block.entry if thread.slice < 0 else block.body
+            while thread.position < len(instructions):
+                if not self._execute(number, instructions[thread.position], ready):
+                    return
+                thread.position += 1
+            thread.slice, thread.position = thread.slice + 1, 0
+            if thread.slice >= self.calls[thread.call].slices:
+                self._end(number, ready)
+                return
+
+    def _end(self, number: int, ready: deque[int]) -> None:
+        rank, call = self.kernel.blocks[number].rank, self.threads[number].call
+        self.ended[(rank, call)] += 1
+        blocks = self.blocks_of[rank]
+        if self.ended[(rank, call)] < len(blocks):
+            return
+        returned: Vector = np.maximum.reduce([self.vectors[b] for b in blocks])
+        self.returns[(rank, call)] = returned
+        if call + 1 < len(self.calls):
+            self._enter(rank, call + 1, returned, ready)
+
+    def _execute(self, number: int, o: Instruction, ready: deque[int]) -> bool:
+        """Do one instruction; False if it has to wait."""
+        thread, vector = self.threads[number], self.vectors[number]
+        if o.kind is InstructionKind.PUT:
+            self._put(number, thread, vector)
+            return True
+        counter = self.kernel.counters[o.counter]
+        if o.kind is InstructionKind.POST:
+            self.posts[o.counter].append(vector.copy())
+            for waiter in self.waiters.pop(o.counter, ()):
+                ready.append(waiter)
+        else:
+            if thread.slice >= 0 and thread.slice < o.lag:
+                return True
+            if counter.kind is CounterKind.ENTRY:
+                value = thread.call + 1
+            else:
+                value = counter.events * (self.slices_before[thread.call] + thread.slice - o.lag) + o.index
+            posts = self.posts[o.counter]
+            if len(posts) < value:
+                thread.waits = (o.counter, value)
+                self.waiters.setdefault(o.counter, []).append(number)
+                return False
+            thread.waits = None
+            # the form check saw to it that post number n of a counter stores the value n
+            np.maximum(vector, posts[value - 1], out=vector)
+        thread.time += 1
+        vector[number] = thread.time
+        return True
+
+    def _put(self, number: int, thread: _Thread, vector: Vector) -> None:
+        call, index = thread.call, thread.slice
+        mode = self.modes[self.calls[call].aliased]
+        put = mode.puts[number][thread.position]
+        assert put is not None
+        now = Access(number, thread.time, _Label(number, thread.position, call, index))
+        parts: list[Expression] = []
+        for cell, location, part in put.sources:
+            key = self._key(call, index, cell, location)
+            if not put.no_op:
+                self._note_race(self.history.read(key, now, vector), now, location)
+            value = self._value(mode, key, location, part, now)
+            if value is not None:
+                parts.append(value)
+        result = self._reduce(tuple(parts), put.final, now) if len(parts) == len(put.sources) else None
+        if put.target_rank != self.kernel.blocks[number].rank:
+            self._note_remote(put, result, now, vector)
+        key = self._key(call, index, put.target, put.location)
+        if not put.no_op:
+            self._note_race(self.history.write(key, now, vector), now, put.location)
+        self.held[key] = _Held(result, put.part, call, index)
+
+    def _key(self, call: int, index: int, cell: int, location: Location) -> tuple[int, int, int]:
+        """Slices of one call never share user memory, and the border check keeps calls apart."""
+        if location[1] is Buffer.SCRATCH:
+            # cells are numbered for each aliasing; a slot's number is the same in all
+            return -1, index % self.kernel.slot_depth, location[0] << 32 | location[2]
+        return call, index, cell
+
+    def _value(
+        self, mode: _Mode, key: tuple[int, int, int], location: Location, part: Part, now: Access
+    ) -> Expression | None:
+        held = self.held.get(key)
+        label = now.label
+        assert isinstance(label, _Label)
+        if held is None:
+            value = mode.initial.get(location)
+            if value is None:
+                self._error("kernel.value", label, f"reads {location_name(self.problem, location)}: no value is there")
+            return value
+        if held.part != part or (held.call, held.slice) != (label.call, label.slice):
+            name = location_name(self.problem, location)
+            message = f"reads {name} for slice {label.slice} of call {label.call}; it holds "
+            message += f"[{held.part[0]}, {held.part[1]}) of slice {held.slice} of call {held.call}"
+            self._error("kernel.stale", label, message)
+            return None
+        return held.value
+
+    def _reduce(self, operands: tuple[Expression, ...], final: bool, now: Access) -> Expression | None:
+        known = self.reductions.get((operands, final))
+        if known is None:
+            objection = self.table.objection(operands, final)
+            known = (None, objection) if objection is not None else (self.table.reduce(operands, final), "")
+            self.reductions[(operands, final)] = known
+        if known[0] is None:
+            self._error("kernel.reduction", now.label, known[1])
+        return known[0]
+
+    def _note_remote(self, put: _Put, result: Expression | None, now: Access, vector: Vector) -> None:
+        """Check a write into another rank's memory: the schedule's value, and after the rank entered this call."""
+        label = now.label
+        assert isinstance(label, _Label)
+        transfer = self.kernel.blocks[label.block].body[label.position].transfer
+        if result is not None and self.table.plain(result) != self.intent.moves[transfer].value:
+            self._error("kernel.transfers", label, "does not move what the schedule says, in the order it says")
+        if int(vector[self.border + put.target_rank]) < label.call + 1:
+            message = (
+                f"writes into {rank_name(self.problem, put.target_rank)}; nothing says that it has entered the call"
+            )
+            self._error("kernel.entry", label, message)
+        self.remote_writes[(put.target_rank, label.call, label.block)] = now
+
+    def _check_returns(self) -> None:
+        """A rank returns only when all writes into its memory have arrived."""
+        for (rank, call, block), last in self.remote_writes.items():
+            if int(self.returns[(rank, call)][block]) < last.time:
+                message = f"{rank_name(self.problem, rank)} may return before this write into its memory has arrived"
+                self._error("kernel.return", last.label, message)
+
+    def _check_effects(self) -> None:
+        values: dict[tuple[int, int], dict[int, Expression | None]] = {}
+        for (call, index, cell), held in self.held.items():
+            if call >= 0:
+                values.setdefault((call, index), {})[cell] = held.value
+        sound: dict[bool, dict[int, Expression | None]] = {}
+        for call, setting in enumerate(self.calls):
+            for index in range(setting.slices):
+                held_now = values.get((call, index), {})
+                if sound.get(setting.aliased) == held_now:
+                    continue  # the same values as in a slice that was looked at
+                when = f", slice {index} of call {call}" + (" (in place)" if setting.aliased else "")
+                cells, before = self.modes[setting.aliased].cells, len(self.found.findings)
+                check_effect("kernel", self.problem, self.table, self.intent, cells, held_now, when, self.found)
+                if len(self.found.findings) > before:
+                    return  # other slices would repeat it
+                sound[setting.aliased] = held_now
+
+    def _note_race(self, earlier: Access | None, now: Access, location: Location) -> None:
+        if earlier is None:
+            return
+        name = location_name(self.problem, location)
+        if earlier.block == now.block:
+            message = f"no barrier lies between it and {self._label_name(earlier.label)}; both access {name}"
+        else:
+            message = f"nothing orders it and {self._label_name(earlier.label)}; both access {name}"
+        self._error("kernel.race", now.label, message)
+
+    def _label_name(self, label: object) -> str:
+        assert isinstance(label, _Label)
+        name = instruction_name(self.problem, self.kernel.blocks[label.block], label.position)
+        return f"{name} of slice {label.slice}, call {label.call}"
+
+    def _error(self, code: str, label: object, message: str) -> None:
+        self.found.error(code, self._label_name(label), message)
+
+    def _report_stuck(self, stuck: list[int]) -> None:
+        """Name what every block waits for, and whom it thus waits for."""
+        for number in stuck:
+            thread, block = self.threads[number], self.kernel.blocks[number]
+            assert thread.waits is not None
+            counter, value = self.kernel.counters[thread.waits[0]], thread.waits[1]
+            where = instruction_name(self.problem, block, thread.position, entry=thread.slice < 0)
+            writer = next(b for b in self.kernel.blocks if (b.rank, b.index) == (counter.writer, counter.writer_block))
+            message = (
+                f"waits for ever (call {thread.call}, slice {thread.slice}) for value {value} of "
+                f"{counter_name(self.problem, counter)}, which stands at {len(self.posts[counter.id])}; "
+                f"{block_name(self.problem, writer)} should post it"
+            )
+            self.found.error("kernel.deadlock", where, message)

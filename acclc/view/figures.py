@@ -1,0 +1,67 @@
+"""Figures of a schedule that the page and its words share: seconds and loads of the model, exactly.
+
+They are reports: the verifier recomputes what is claimed. Seconds are per byte of one shard throughout.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import floor
+
+from acclc.ir.problem import LinkId, Problem
+from acclc.ir.schedule import Schedule
+from acclc.view.model import ViewTimes
+
+
+def step_loads(problem: Problem, schedule: Schedule) -> tuple[dict[LinkId, Fraction], ...]:
+    """For each step, the shards (sum of weights of chunks) that each used link carries."""
+    loads: tuple[dict[LinkId, Fraction], ...] = tuple({} for _ in schedule.rounds)
+    for transfer in schedule.transfers:
+        weight = schedule.chunks[transfer.chunk].weight
+        load = loads[transfer.step]
+        for link in transfer.path:
+            load[link] = load.get(link, Fraction(0)) + weight
+    return loads
+
+
+def step_seconds(problem: Problem, schedule: Schedule) -> tuple[Fraction, ...]:
+    """Length of each step: what its fullest link or budget takes."""
+    seconds = []
+    for load in step_loads(problem, schedule):
+        longest = max((w / problem.topology.links[x].capacity for x, w in load.items()), default=Fraction(0))
+        for budget in problem.topology.budgets:
+            shared = sum((load.get(x, Fraction(0)) for x in budget.links), Fraction(0))
+            longest = max(longest, shared / budget.capacity)
+        seconds.append(longest)
+    return tuple(seconds)
+
+
+def time_per_byte(problem: Problem, schedule: Schedule) -> Fraction:
+    """Seconds for each byte of a shard, latency apart: what the bound is compared with."""
+    return sum(step_seconds(problem, schedule), Fraction(0))
+
+
+def link_utilisation(problem: Problem, schedule: Schedule) -> tuple[Fraction, ...]:
+    """For each link of the topology, the part of the schedule's time in which it is busy (latency apart)."""
+    total = time_per_byte(problem, schedule)
+    used: dict[LinkId, Fraction] = {}
+    for load in step_loads(problem, schedule):
+        for link, weight in load.items():
+            used[link] = used.get(link, Fraction(0)) + weight
+    return tuple(
+        used.get(link.id, Fraction(0)) / link.capacity / total if total else Fraction(0)
+        for link in problem.topology.links
+    )
+
+
+def nanoseconds(seconds: Fraction | float) -> int:
+    """Whole nanoseconds, rounded down: intervals that touch still touch, and none that did not overlap do."""
+    return floor(Fraction(seconds) * 10**9)
+
+
+def times_in_nanoseconds(times: ViewTimes) -> tuple[tuple[int, int, int], ...]:
+    """(start, sent, arrived) of each transfer."""
+    return tuple(
+        (nanoseconds(a), nanoseconds(b), nanoseconds(c))
+        for a, b, c in zip(times.starts, times.sent, times.arrived, strict=True)
+    )

@@ -1,0 +1,78 @@
+"""Fused reductions in NumPy, bit for bit what the kernels compute.
+
+Operands are reduced left to right. f32, f64 and integers are computed in their own type (integers wrap);
+f16 and bf16 in f32, rounded to nearest even once at the end. The last reduction of a value divides for avg:
+floats before that rounding, integers toward zero, after the sum has wrapped. min and max keep the later
+operand on a tie (of zeros), and the first NaN. A single operand that is not divided is a copy of its bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acclc_runtime.dtypes import DType, Kind, bf16_to_f32, f32_to_bf16
+from acclc_runtime.errors import ArgumentError
+
+Bytes = NDArray[np.uint8]
+Values = NDArray[Any]
+
+
+def reduce_bytes(operands: Sequence[Bytes], dtype: DType, op: str | None, divisor: int) -> Bytes:
+    """Return the operands reduced left to right, then divided by ``divisor`` (1: not), as new bytes.
+
+    Operands have equal lengths. ``op`` matters only with several of them.
+    """
+    if len(operands) == 1 and divisor == 1:
+        return operands[0].copy()
+    if op is None or not dtype.reducible:
+        raise ArgumentError(f"the program reduces, but the call has op {op} and type {dtype.name}")
+    with np.errstate(all="ignore"):
+        total = _load(operands[0], dtype)
+        for operand in operands[1:]:
+            total = _combine(total, _load(operand, dtype), op)
+        if divisor != 1:
+            total = _divide(total, divisor, dtype)
+        return _store(total, dtype)
+
+
+def _load(operand: Bytes, dtype: DType) -> Values:
+    values = operand.view(dtype.storage)
+    if dtype.name == "bf16":
+        return bf16_to_f32(values)
+    wide: Values = values.astype(np.float32) if dtype.name == "f16" else values
+    return wide
+
+
+def _store(values: Values, dtype: DType) -> Bytes:
+    if dtype.name == "bf16":
+        values = f32_to_bf16(values)
+    stored: Bytes = np.ascontiguousarray(values, dtype=dtype.storage).view(np.uint8)
+    if dtype.name == "f16":
+        stored.view(np.uint16)[np.isnan(values)] |= np.uint16(0x0200)  # every NaN is stored as a quiet one
+    return stored
+
+
+def _combine(left: Values, right: Values, op: str) -> Values:
+    if op in ("sum", "avg"):
+        total: Values = left + right
+        return total
+    if op == "prod":
+        product: Values = left * right
+        return product
+    kept = left < right if op == "min" else left > right
+    chosen: Values = np.where(kept | (left != left), left, right)
+    return chosen
+
+
+def _divide(values: Values, divisor: int, dtype: DType) -> Values:
+    """Divide; integers toward zero. The divisor need not fit the type (200 contributions of i8)."""
+    if dtype.kind is Kind.FLOAT:
+        quotient: Values = values / values.dtype.type(divisor)
+        return quotient
+    wide = values.astype(np.int64)
+    whole: Values = wide // divisor + ((wide < 0) & (wide % divisor != 0))
+    return whole

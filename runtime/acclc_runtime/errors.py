@@ -1,0 +1,31 @@
+"""What the runtime raises. Every message says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class AcclcRuntimeError(Exception):
+    """Base of all errors of the runtime."""
+
+
+class DamagedFileError(AcclcRuntimeError):
+    """A file of an artefact is truncated, tampered with, or of another version."""
+
+
+class ArgumentError(AcclcRuntimeError, ValueError):
+    """A call does not fit: wrong size, type, device, or overlapping buffers. Raised before anything moves."""
+
+
+class BackendUnavailableError(AcclcRuntimeError):
+    """A backend cannot run here (no compiler, no GPU); the message says what is missing and how to get it."""
+
+
+class BuildError(AcclcRuntimeError):
+    """The C++ or CUDA compiler failed; the message holds its log and the command that repeats it."""
+
+
+class CollectiveTimeoutError(AcclcRuntimeError, TimeoutError):
+    """A wait took too long. Names the rank, block, step and peer."""
+
+
+class DeadlockError(AcclcRuntimeError):
+    """Every block waits: found by the deterministic mode. Names the rank, block, step and peer of each."""

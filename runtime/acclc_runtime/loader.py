@@ -1,0 +1,179 @@
+"""Loads an artefact folder. Only data is read here: nothing is built or executed before the first call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from acclc_runtime.communicator import LocalGroup
+from acclc_runtime.errors import DamagedFileError
+from acclc_runtime.manifest import Manifest, ManifestCollective, read_manifest
+from acclc_runtime.selection import size_range
+
+
+class Group(Protocol):
+    """What runs a collective by name: a local group."""
+
+    def collective(
+        self,
+        name: str,
+        inputs: Sequence[Any] | None = None,
+        outputs: Sequence[Any] | None = None,
+        op: str | None = None,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> list[Any]:
+        """Run it."""
+
+
+class CollectiveFunction:
+    """One collective of an artefact as a function of a group: ``m.gradients(g, xs, op="sum", outs=None)``."""
+
+    def __init__(self, collective: ManifestCollective) -> None:
+        self.__name__ = collective.name
+        self.__doc__ = _collective_in_words(collective)
+
+    def __repr__(self) -> str:
+        return f"<collective {self.__name__}>"
+
+    def __call__(
+        self,
+        group: Group,
+        inputs: Sequence[Any] | None = None,
+        op: str | None = None,
+        outs: Sequence[Any] | None = None,
+        *,
+        outputs: Sequence[Any] | None = None,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> list[Any]:
+        """Run it on ``group``. ``outputs`` is another name of ``outs``."""
+        return group.collective(
+            self.__name__, inputs, outs if outputs is None else outputs, op=op, variant=variant, dtype=dtype
+        )
+
+
+class Artefact:
+    """A loaded artefact: ``local`` makes a group, ``describe`` says what it holds, each collective is an attribute."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.functions: dict[str, CollectiveFunction] = {c.name: CollectiveFunction(c) for c in manifest.collectives}
+        """The collectives by name. One that is named like a method of this class is reached only here."""
+
+    def __repr__(self) -> str:
+        return f"<acclc artefact {self.manifest.name}: {', '.join(self.functions)}>"
+
+    def __getattr__(self, name: str) -> CollectiveFunction:
+        functions: dict[str, CollectiveFunction] = self.__dict__.get("functions", {})
+        if name in functions:
+            return functions[name]
+        raise AttributeError(f"artefact has no {name!r}; its collectives are: {', '.join(functions)}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.functions})
+
+    def local(
+        self,
+        backend: str = "cpu",
+        *,
+        timeout_s: float | None = None,
+        fallback: bool | None = None,
+        **options: object,
+    ) -> LocalGroup:
+        """Return a group of all ranks in this process, on ``backend``: cpu, cuda or numpy.
+
+        Where cpu cannot run (no C++ compiler), numpy takes its place with a warning; ``fallback=False``, or any
+        option of the cpu backend, makes that an error. ``timeout_s`` bounds a wait without progress (seconds;
+        default ACCLC_TIMEOUT, else 60). Other options are the backend's.
+
+        Raises:
+            BackendUnavailableError: the backend cannot run here; says what is missing.
+        """
+        return LocalGroup(self.folder, self.manifest, backend, timeout_s=timeout_s, fallback=fallback, **options)
+
+    def describe(self) -> str:
+        """Return in words what the artefact holds: collectives, variants with their size ranges, bounds."""
+        manifest = self.manifest
+        mark = "" if manifest.reproducible else " (not reproducible)"
+        lines = [f"{manifest.name}, compiled by {manifest.compiler}{mark}"]
+        firsts: dict[str, str] = {}
+        for topology, collective in zip(manifest.topologies, manifest.collectives, strict=True):
+            lines.append(f"{_collective_in_words(collective)} on {topology.name}")
+            first = firsts.setdefault(collective.collective, collective.name)
+            if first != collective.name and collective.collective not in ("custom", "together"):
+                lines.append(
+                    f"  g.{collective.collective} runs {first}; run this one by g.collective({collective.name!r}, ...)"
+                )
+            if collective.bound:
+                lines.append(f"  bound: {collective.bound}")
+            for variant in collective.variants:
+                lines.append(
+                    f"  {variant.id}: {variant.strategy}, chunks {variant.chunks}, steps {variant.steps}, "
+                    f"rounds {variant.rounds}, channels {variant.channels}: for {size_range(variant)}"
+                )
+        return "\n".join(lines)
+
+
+def load(path: str | os.PathLike[str]) -> Artefact:
+    """Load the artefact in folder ``path``.
+
+    Raises:
+        DamagedFileError: no artefact there, or a damaged one.
+    """
+    folder = Path(path).resolve()
+    manifest = read_manifest(folder)
+    fault = _fault(manifest)
+    if fault:
+        raise DamagedFileError(f"{folder / 'manifest.json'}: {fault}")
+    return Artefact(folder, manifest)
+
+
+def _fault(manifest: Manifest) -> str:
+    """Return what is inconsistent in the manifest; "" if nothing."""
+    names = [c.name for c in manifest.collectives]
+    if len(set(names)) != len(names):
+        return "two collectives have the same name"
+    if len(manifest.topologies) != len(names):
+        return f"{len(manifest.topologies)} topologies for {len(names)} collectives"
+    for collective in manifest.collectives:
+        fault = _collective_fault(collective)
+        if fault:
+            return f"collective {collective.name!r}: {fault}"
+    return ""
+
+
+def _collective_fault(collective: ManifestCollective) -> str:
+    ranks = set(collective.ranks)
+    if not ranks or len(ranks) != len(collective.ranks):
+        return "its ranks are none, or listed twice"
+    for name in ("positions", "input_units", "output_units"):
+        if len(getattr(collective, name)) != len(ranks):
+            return f"{name} has {len(getattr(collective, name))} entries for {len(ranks)} ranks"
+    if min((*collective.input_units, *collective.output_units, collective.contributors, collective.size_units)) < 0:
+        return "a negative number of units, contributors or counts of the size"
+    units_in = dict(zip(collective.ranks, collective.input_units, strict=True))
+    units_out = dict(zip(collective.ranks, collective.output_units, strict=True))
+    for shard in collective.shards:
+        for places, units in ((shard.inputs, units_in), (shard.outputs, units_out)):
+            if any(not 0 <= unit < units.get(rank, 0) for rank, unit in places):
+                return "a shard lies outside the buffers"
+    ids = [v.id for v in collective.variants]
+    if not ids or len(set(ids)) != len(ids):
+        return "its variants are none, or two have the same id"
+    for variant in collective.variants:
+        parts = PurePosixPath(variant.folder).parts
+        if not parts or ".." in parts or parts[0] == "/" or "\\" in variant.folder:
+            return f"variant {variant.id!r}: its folder {variant.folder!r} is not inside the artefact"
+        if len(variant.slots) != len(ranks):
+            return f"variant {variant.id!r}: slots has {len(variant.slots)} entries for {len(ranks)} ranks"
+    return ""
+
+
+def _collective_in_words(collective: ManifestCollective) -> str:
+    root = "" if collective.root is None else f", root {collective.root}"
+    op = f", {collective.op}" if collective.op else ""
+    return f"{collective.name}: {collective.collective} of {len(collective.ranks)} ranks{root}{op}"

@@ -1,0 +1,55 @@
+"""Environment variables that change what happens: ACCLC_TIMEOUT (seconds) and ACCLC_DEBUG (info)."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+
+from acclc_runtime.errors import ArgumentError
+
+DEFAULT_TIMEOUT_S = 60.0
+"""A wait of a local group without progress ends after this; all ranks are in one process, so none is late."""
+
+
+def timeout_seconds(option: float | None) -> tuple[float, str]:
+    """Return the bound of waits, and where it comes from: the option, else ACCLC_TIMEOUT, else the default.
+
+    Raises:
+        ArgumentError: not a positive number of seconds.
+    """
+    if option is not None:
+        return _positive(option, "timeout_s"), "option timeout_s"
+    text = os.environ.get("ACCLC_TIMEOUT")
+    if text:
+        return _positive(text, "ACCLC_TIMEOUT"), "ACCLC_TIMEOUT"
+    return DEFAULT_TIMEOUT_S, "default"
+
+
+def _positive(value: float | str, name: str) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise ArgumentError(f"{name}={value!r} is no positive number of seconds")
+    return seconds
+
+
+def debug_enabled() -> bool:
+    """Whether ACCLC_DEBUG asks for a line on each new choice.
+
+    Raises:
+        ArgumentError: a value other than ``info`` (or empty, ``0``, ``off``).
+    """
+    text = os.environ.get("ACCLC_DEBUG", "").lower()
+    if text in ("", "0", "off"):
+        return False
+    if text == "info":
+        return True
+    raise ArgumentError(f"ACCLC_DEBUG={text!r} is not known; it can be info")
+
+
+def say(line: str) -> None:
+    """Print a line for people on standard error."""
+    print(f"acclc: {line}", file=sys.stderr, flush=True)

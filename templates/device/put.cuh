@@ -1,0 +1,216 @@
+// Places in the ranks' memory, and put: n sources of this rank, reduced, into one place of any rank.
+#pragma once
+
+#include "partition.cuh"
+#include "run.cuh"
+
+namespace accl {
+
+// Which piece this slice and channel move of a part; the generated code knows the parts by their numbers.
+ACCL_CALLED Piece piece(const Run& r, u32 part);
+
+// The same for the part [begin, end) of a count.
+template <u64 begin, u64 begin_of, u64 end, u64 end_of> ACCL_INLINE Piece cut(const Run& r) {
+    const u64 first = boundary(r.launch.count, begin, begin_of);
+    const u64 last = boundary(r.launch.count, end, end_of);
+    return piece_of(first, last, r.slice * r.channels + r.channel, r.launch.slices * r.channels);
+}
+
+// A unit of a rank's input or output, or one of its scratch slots. In one register, for the generated calls' sake.
+struct Place { u64 code; };
+enum { in_output = 1, in_scratch = 2 };
+
+ACCL_INLINE constexpr Place place(u64 buffer, u64 rank, u64 number) { return Place{buffer << 62 | rank << 40 | number}; }
+ACCL_INLINE constexpr Place in(u64 rank, u64 unit) { return place(0, rank, unit); }
+ACCL_INLINE constexpr Place out(u64 rank, u64 unit) { return place(in_output, rank, unit); }
+ACCL_INLINE constexpr Place slot(u64 rank, u64 number) { return place(in_scratch, rank, number); }
+
+// Where a piece lies there. A slot holds just the piece, for the slices in flight and each channel.
+ACCL_INLINE u8* address_of(const Run& r, Place place, Piece p) {
+    const u64 buffer = place.code >> 62;
+    const u64 number = place.code & 0xffffffffffull;
+    const Member& member = r.launch.members[place.code >> 40 & 0x3fffff];
+    if (buffer == in_scratch)
+        return member.scratch + ((number * r.channels + r.channel) * r.depth + r.phase) * r.launch.slot_bytes;
+    return (buffer == in_output ? member.output : member.input) + (number * r.launch.count + p.first) * sizeof(Item);
+}
+
+template <int n> struct Sources { const u8* at[n]; };
+
+template <int n, bool final> ACCL_INLINE Item reduced(const Item (&values)[n], u64 contributors) {
+    auto wide = Convert<Item>::widen(values[0]);
+#if defined(__clang__) || ACCL_CUDA
+#pragma unroll
+#else
+#pragma GCC unroll 64
+#endif
+    for (int k = 1; k < n; ++k) wide = Operator::combine(wide, Convert<Item>::widen(values[k]));
+    if (final) wide = Operator::finish(wide, contributors);
+    return Convert<Item>::narrow(wide);
+}
+
+#if ACCL_CUDA
+struct alignas(16) Vector { u32 words[4]; };
+
+union Lanes {
+    Vector vector;
+    Item items[16 / sizeof(Item)];
+};
+
+ACCL_INLINE Vector load_vector(const u8* at) {
+    Vector v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3]) : "l"(at) : "memory");
+    return v;
+}
+
+ACCL_INLINE void store_vector(u8* at, Vector v) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 : : "l"(at), "r"(v.words[0]), "r"(v.words[1]), "r"(v.words[2]), "r"(v.words[3]) : "memory");
+}
+
+// ``aligned``: on the item's own size; otherwise byte by byte.
+template <bool aligned> ACCL_INLINE Item load_item(const u8* at) {
+    Item item;
+    if (aligned) {
+        item = *(const Item*)at;
+    } else {
+        for (u32 k = 0; k < sizeof(Item); ++k) ((u8*)&item)[k] = at[k];
+    }
+    return item;
+}
+
+template <bool aligned> ACCL_INLINE void store_item(u8* at, Item item) {
+    if (aligned) {
+        *(Item*)at = item;
+    } else {
+        for (u32 k = 0; k < sizeof(Item); ++k) at[k] = ((const u8*)&item)[k];
+    }
+}
+
+template <int n, bool final, bool aligned>
+ACCL_INLINE void move_items(const Run& r, u64 from, u64 to, u8* target, const Sources<n>& sources, u64 contributors) {
+    for (u64 i = from + r.thread; i < to; i += r.threads) {
+        Item values[n];
+#pragma unroll
+        for (int k = 0; k < n; ++k) values[k] = load_item<aligned>(sources.at[k] + i * sizeof(Item));
+        store_item<aligned>(target + i * sizeof(Item), reduced<n, final>(values, contributors));
+    }
+}
+
+// ``batch`` vectors a thread are loaded before the first is stored, to keep the memory system busy.
+template <int n, bool final, int batch>
+ACCL_INLINE void move_vectors(const Run& r, u64 vectors, u8* target, const Sources<n>& sources, u64 contributors) {
+    for (u64 i = r.thread; i < vectors; i += (u64)r.threads * batch) {
+        Lanes lanes[batch][n];
+#pragma unroll
+        for (int b = 0; b < batch; ++b) {
+            const u64 at = i + (u64)b * r.threads;
+#pragma unroll
+            for (int k = 0; k < n; ++k) {
+                if (at < vectors) lanes[b][k].vector = load_vector(sources.at[k] + at * 16);
+            }
+        }
+#pragma unroll
+        for (int b = 0; b < batch; ++b) {
+            const u64 at = i + (u64)b * r.threads;
+            Lanes result = lanes[b][0];
+            if (n > 1 || final) {
+#pragma unroll
+                for (int e = 0; e < (int)(16 / sizeof(Item)); ++e) {
+                    Item values[n];
+#pragma unroll
+                    for (int k = 0; k < n; ++k) values[k] = lanes[b][k].items[e];
+                    result.items[e] = reduced<n, final>(values, contributors);
+                }
+            }
+            if (at < vectors) store_vector(target + at * 16, result.vector);
+        }
+    }
+}
+
+template <int n, bool final>
+ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, u64 contributors) {
+    const u64 mine = (u64)target;
+    u64 misfit = 0;  // against the target, in the lowest 4 bits
+#pragma unroll
+    for (int k = 0; k < n; ++k) misfit |= ((u64)sources.at[k] ^ mine) & 15;
+    if ((misfit | mine) % sizeof(Item) != 0) {
+        move_items<n, final, false>(r, 0, length, target, sources, contributors);
+        return;
+    }
+    if (misfit != 0) {
+        move_items<n, final, true>(r, 0, length, target, sources, contributors);
+        return;
+    }
+    const u64 lanes = 16 / sizeof(Item);
+    const u64 to_boundary = (16 - mine % 16) % 16 / sizeof(Item);
+    const u64 head = to_boundary < length ? to_boundary : length;
+    const u64 vectors = (length - head) / lanes;
+    Sources<n> body;
+#pragma unroll
+    for (int k = 0; k < n; ++k) body.at[k] = sources.at[k] + head * sizeof(Item);
+    move_items<n, final, true>(r, 0, head, target, sources, contributors);
+    move_vectors<n, final, (n <= 2 ? 4 : n <= 4 ? 2 : 1)>(r, vectors, target + head * sizeof(Item), body, contributors);
+    move_items<n, final, true>(r, head + vectors * lanes, length, target, sources, contributors);
+}
+#else
+// Any alignment; the range is shared out among the block's threads. Sources and target are equal or apart, so that
+// the loop has no dependency between its rounds, which the compiler is told in order to vectorise it.
+template <int n, bool final>
+ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, u64 contributors) {
+    const u64 begin = r.threads == 1 ? 0 : length / r.threads * r.thread + length % r.threads * r.thread / r.threads;
+    const u64 next = (u64)r.thread + 1;
+    const u64 end = r.threads == 1 ? length : length / r.threads * next + length % r.threads * next / r.threads;
+    if (begin == end) return;
+    if (n == 1 && !final) {
+        __builtin_memcpy(target + begin * sizeof(Item), sources.at[0] + begin * sizeof(Item),
+                         (end - begin) * sizeof(Item));
+        return;
+    }
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (u64 i = begin; i < end; ++i) {
+        Item values[n];
+#if defined(__clang__)
+#pragma unroll
+#else
+#pragma GCC unroll 64
+#endif
+        for (int k = 0; k < n; ++k) __builtin_memcpy(&values[k], sources.at[k] + i * sizeof(Item), sizeof(Item));
+        const Item result = reduced<n, final>(values, contributors);
+        __builtin_memcpy(target + i * sizeof(Item), &result, sizeof(Item));
+    }
+}
+#endif
+
+template <bool final, int n>
+ACCL_INLINE void put_sources(Run& r, i32 step, i32 transfer, Piece p, u8* target, Sources<n> sources) {
+    if (r.stopped || p.length == 0) return;
+    if (n == 1 && !final && sources.at[0] == target) return;  // in place: it is there already
+    trace(r, 0, step, transfer, p.length * sizeof(Item));
+    move<n, final>(r, p.length, target, sources, r.contributors);
+    trace(r, 1, step, transfer, p.length * sizeof(Item));
+}
+
+// Reduces the sources left to right into the target, of each the same part; a single one is copied. Step and transfer
+// are for traces.
+template <class... S> ACCL_CALLED void put(Run& r, i32 step, i32 transfer, u32 part, Place target, S... sources) {
+    static_assert(sizeof...(S) == 1 || Operator::reduces, "this kernel reduces: build it with an operator");
+    const Piece p = piece(r, part);
+    put_sources<false>(r, step, transfer, p, address_of(r, target, p),
+                       Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
+}
+
+// The same where the reduction is complete with it: avg divides by the number of contributions.
+template <class... S> ACCL_CALLED void put_final(Run& r, i32 step, i32 transfer, u32 part, Place target, S... sources) {
+    static_assert(sizeof...(S) == 1 || Operator::reduces, "this kernel reduces: build it with an operator");
+    const Piece p = piece(r, part);
+    put_sources<Operator::finishes>(r, step, transfer, p, address_of(r, target, p),
+                                    Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
+}
+
+}  // namespace accl

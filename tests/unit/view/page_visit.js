@@ -1,0 +1,47 @@
+// What a person does with the page; the report goes into <pre id="report">.
+(async () => {
+  const at = (id) => document.getElementById(id);
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  const key = (name, options = {}) => document.body.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, ...options }));
+  const choose = (id, value) => {
+    at(id).value = value;
+    at(id).dispatchEvent(new Event("change", { bubbles: true }));
+  };
+  const report = { title: document.title };
+  await pause(100);
+  report.nodes = document.querySelectorAll("#graph .node").length;
+  report.links = document.querySelectorAll("#graph .link").length;
+  report.steps = document.querySelectorAll("tr[data-step]").length;
+  report.outline = document.querySelectorAll("#graph .outline").length;
+  key("ArrowRight");
+  report.stepped = at("status").textContent;
+  const before = Number(at("time").value);
+  key(" ");
+  await pause(600);
+  key(" ");
+  report.played = Number(at("time").value) > before;
+  key("Home");
+  document.querySelectorAll("#graph .node")[1].dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  choose("rank", "");
+  choose("chunk", "2");
+  report.followed = at("status").textContent;
+  report.dimmed = document.querySelectorAll("#graph .link.dim").length;
+  key("Escape");
+  report.unfollowed = document.querySelectorAll("#graph .link.dim").length === 0 && at("clear").hidden;
+  at("kernel").open = true;
+  await pause(600);
+  report.kernel = document.querySelectorAll("#kernel .line").length;
+  choose("chunk", "1");
+  report.marked = document.querySelectorAll("#kernel .line.marked").length;
+  choose("collective", "1");
+  report.switched = document.querySelector("#panel h2").textContent;
+  if (document.documentElement.dataset.theme !== "dark") at("theme").click();
+  await pause(100);
+  report.dark = document.documentElement.dataset.theme;
+  report.scripts = document.querySelectorAll("script").length;
+  report.failures = window.failures;
+  const box = document.createElement("pre");
+  box.id = "report";
+  box.textContent = JSON.stringify(report);
+  document.body.append(box);
+})();
