@@ -1,0 +1,56 @@
+"""A packing looked at again, with none of the code that made it: trees span, units add up, links suffice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+
+from acclc.ir.problem import LinkId, NodeKind
+from acclc.solve.packing.splitting import Scaled
+from acclc.solve.packing.task import Task
+from acclc.solve.packing.trees import Hop, Tree
+
+
+def check_trees(scaled: Scaled, trees: Iterable[Tree]) -> None:
+    """Raise AssertionError where trees do not carry k units of each shard within the capacities: our bug."""
+    topology, units = scaled.task.topology, Counter[int]()
+    trees = tuple(trees)
+    for tree in trees:
+        assert tree.weight > 0, f"a tree of {tree.root} carries nothing"
+        units[tree.root] += tree.weight
+        reached = {tree.root}
+        for hop in tree.hops:
+            assert hop.parent in reached and hop.child not in reached, f"{hop} is no edge of an out-tree"
+            reached.add(hop.child)
+            _check_path(scaled.task, hop)
+        assert len(reached) == len(topology.ranks), f"a tree of {tree.root} does not span"
+    for rank, weight in zip(topology.ranks, scaled.task.weights, strict=True):
+        assert units[rank] == weight * scaled.k, f"root {rank} has {units[rank]} units, not {weight * scaled.k}"
+    for link, load in link_units(trees).items():
+        assert load <= scaled.capacity[link], f"link {link} carries {load} units of {scaled.capacity[link]}"
+
+
+def _check_path(task: Task, hop: Hop) -> None:
+    nodes, links = task.topology.nodes, task.topology.links
+    at = [links[e].src for e in hop.path] + [links[hop.path[-1]].dst]
+    chained = all(links[e].dst == end for e, end in zip(hop.path, at[1:], strict=True))
+    inner = all(nodes[v].kind is not NodeKind.GPU for v in at[1:-1])
+    assert chained and inner and len(set(at)) == len(at), f"{hop} has no simple path through switches"
+    assert (at[0], at[-1]) == (hop.parent, hop.child), f"the path of {hop} does not join its ends"
+
+
+def link_units(trees: Iterable[Tree]) -> Counter[LinkId]:
+    """Return how many units each link carries."""
+    load: Counter[LinkId] = Counter()
+    for tree in trees:
+        for hop in tree.hops:
+            for link in hop.path:
+                load[link] += tree.weight
+    return load
+
+
+def seconds_per_byte(task: Task, k: int, trees: Iterable[Tree]) -> Fraction:
+    """Return what the fullest link takes, in seconds a byte of shard."""
+    links = task.topology.links
+    return max((Fraction(n, k) / links[e].capacity for e, n in link_units(trees).items()), default=Fraction(0))
