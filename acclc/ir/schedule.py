@@ -69,6 +69,10 @@ class Output:
 class Schedule:
     """A stepped schedule. In step s a link of capacity c units carries at most ``c * rounds[s]`` chunks.
 
+    Without ``rounds`` it is *pipelined*: no step ends for all at once. A transfer's step is then only a level
+    (operands come from lower ones), chunks may differ in weight and shards in their number of chunks, and the
+    time is that of the link or budget with the most load in all. What has nothing to move has neither.
+
     Transfers are in order of step; within a step, of their order on each link. ``strategy`` says who made it
     (``exact``, ``greedy``, ``composed`` ...); ``optimal`` lists what was proven of it (``steps``, ``rounds``,
     ``throughput``), for reports only: the verifier recomputes what can be recomputed.
@@ -82,23 +86,32 @@ class Schedule:
     optimal: tuple[str, ...] = ()
 
     @property
+    def pipelined(self) -> bool:
+        """Whether there are levels in place of steps, and no rounds."""
+        return not self.rounds and bool(self.transfers)
+
+    @property
     def steps(self) -> int:
-        """S: the number of steps."""
+        """S: the number of steps, or of levels."""
+        if self.pipelined:
+            return self.transfers[-1].step + 1
         return len(self.rounds)
 
     @property
     def total_rounds(self) -> int:
-        """R: the sum of the steps' rounds."""
+        """R: the sum of the steps' rounds; nought, and without a meaning, if pipelined."""
         return sum(self.rounds)
 
     @property
     def chunks_per_shard(self) -> int:
-        """C: chunks a shard (all shards have as many)."""
+        """C: chunks a shard (all shards have as many, unless pipelined: then of the shard that has most)."""
         return max((c.index + 1 for c in self.chunks), default=0)
 
     @property
     def id(self) -> str:
-        """A short name from (C, S, R): ``c6s3r7``."""
+        """A short name from (C, S, R): ``c6s3r7``; if pipelined from its trees and their depth: ``p24d4``."""
+        if self.pipelined:
+            return f"p{len(self.chunks)}d{self.steps}"
         return f"c{self.chunks_per_shard}s{self.steps}r{self.total_rounds}"
 
 

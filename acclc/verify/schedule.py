@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from acclc.ir.problem import Collective, NodeKind, Problem
 from acclc.ir.schedule import OWN, Output, Schedule, Transfer
@@ -21,15 +22,16 @@ class ScheduleFacts:
     steps: int
     """S."""
     rounds: int
-    """R: sum of the steps' rounds."""
+    """R: sum of the steps' rounds; nought if pipelined."""
     rounds_per_chunk: Fraction
-    """R / C."""
+    """R / C; if pipelined, the time in rounds that one chunk of a whole shard would take."""
     time_per_shard_byte: Fraction
-    """Seconds a byte of shard: sum over steps of the largest link (or budget) load / capacity."""
+    """Seconds a byte of shard: sum over steps of the largest link (or budget) load / capacity; if pipelined, the
+    largest of the loads in all."""
     algbw: Fraction | None
     """Bytes/s of S as the definitions count it; None where nothing moves."""
     latency: Fraction
-    """Seconds: sum over steps of the largest path latency of the step."""
+    """Seconds: sum over steps of the largest path latency of the step; if pipelined, of the longest chain."""
     steps_used: tuple[int, ...]
     """Steps in which something moves."""
     link_loads: tuple[Fraction, ...]
@@ -87,15 +89,18 @@ def _check_chunks(problem: Problem, schedule: Schedule, found: Collector) -> Non
             end = chunk.end
         if end != 1:
             found.error("schedule.tiling", name, f"its chunks end at {end}, not at 1")
-    if len({len(p) for p in parts.values()}) > 1:
+    if not schedule.pipelined and len({len(p) for p in parts.values()}) > 1:
         found.error("schedule.tiling", "chunks", "shards have different numbers of chunks")
 
 
 def _check_references(problem: Problem, schedule: Schedule, found: Collector) -> None:
-    """Ids are positions and name things that exist; steps are in range and in order."""
+    """Ids are positions and name things that exist; steps (or levels) are in range and in order."""
     ranks = len(problem.topology.ranks)
     if any(r < 0 for r in schedule.rounds):
         found.error("schedule.rounds", "rounds", f"a step has a negative number of rounds: {schedule.rounds}")
+    if schedule.pipelined and schedule.steps > len(schedule.transfers):
+        found.error("schedule.steps", "levels", f"{schedule.steps} levels of {len(schedule.transfers)} transfers")
+        return
     previous = 0
     for position, t in enumerate(schedule.transfers):
         where = f"transfer {t.id} at position {position}"
@@ -301,8 +306,8 @@ def _loads(problem: Problem, schedule: Schedule) -> tuple[Loads, Loads]:
     for number, budget in enumerate(problem.topology.budgets):
         for link in dict.fromkeys(budget.links):
             shared.setdefault(link, []).append(number)
-    links: Loads = [{} for _ in schedule.rounds]
-    budgets: Loads = [{} for _ in schedule.rounds]
+    links: Loads = [{} for _ in range(schedule.steps)]
+    budgets: Loads = [{} for _ in range(schedule.steps)]
     for t in schedule.transfers:
         weight = schedule.chunks[t.chunk].weight
         for link in t.path:
@@ -313,7 +318,10 @@ def _loads(problem: Problem, schedule: Schedule) -> tuple[Loads, Loads]:
 
 
 def _check_capacity(problem: Problem, schedule: Schedule, found: Collector) -> None:
-    """In step s a link of c units carries at most c * rounds[s] chunks, a chunk being 1/C of a shard."""
+    """In step s a link of c units carries at most c * rounds[s] chunks, a chunk being 1/C of a shard.
+
+    What is pipelined promises no rounds: its loads are its time.
+    """
     unit = problem.topology.unit
     if unit is None:
         return
@@ -340,21 +348,21 @@ def _check_capacity(problem: Problem, schedule: Schedule, found: Collector) -> N
 def _facts(problem: Problem, schedule: Schedule) -> ScheduleFacts:
     links, budgets = _loads(problem, schedule)
     topology = problem.topology
-    seconds = latency = Fraction(0)
-    for step in range(schedule.steps):
-        times = [load / topology.links[k].capacity for k, load in links[step].items()]
-        times += [load / topology.budgets[k].capacity for k, load in budgets[step].items()]
-        seconds += max(times, default=Fraction(0))
-        paths = [t.path for t in schedule.transfers if t.step == step]
-        latency += max(
-            (sum((topology.links[k].cls.latency for k in p), Fraction(0)) for p in paths), default=Fraction(0)
-        )
+    if schedule.pipelined:
+        seconds = _longest(problem, _summed(links), _summed(budgets))
+        latency = _chain_latency(problem, schedule)
+    else:
+        seconds = sum(map(partial(_longest, problem), links, budgets), Fraction(0))
+        latency = _step_latency(problem, schedule)
     chunks, rounds = schedule.chunks_per_shard, sum(schedule.rounds)
+    per_chunk = Fraction(rounds, chunks) if chunks else Fraction(0)
+    if schedule.pipelined:
+        per_chunk = seconds * (topology.unit or 0)
     return ScheduleFacts(
         chunks=chunks,
         steps=schedule.steps,
         rounds=rounds,
-        rounds_per_chunk=Fraction(rounds, chunks) if chunks else Fraction(0),
+        rounds_per_chunk=per_chunk,
         time_per_shard_byte=seconds,
         algbw=size_in_shards(problem) / seconds if seconds else None,
         latency=latency,
@@ -364,6 +372,43 @@ def _facts(problem: Problem, schedule: Schedule) -> ScheduleFacts:
         ),
         unused=_unused(schedule),
     )
+
+
+def _summed(loads: Loads) -> dict[int, Fraction]:
+    total: dict[int, Fraction] = {}
+    for step in loads:
+        for key, load in step.items():
+            total[key] = total.get(key, Fraction(0)) + load
+    return total
+
+
+def _longest(problem: Problem, links: dict[int, Fraction], budgets: dict[int, Fraction]) -> Fraction:
+    """Seconds a byte of shard that the fullest of these links and budgets takes."""
+    topology = problem.topology
+    times = [load / topology.links[k].capacity for k, load in links.items()]
+    times += [load / topology.budgets[k].capacity for k, load in budgets.items()]
+    return max(times, default=Fraction(0))
+
+
+def _path_latency(problem: Problem, transfer: Transfer) -> Fraction:
+    return sum((problem.topology.links[k].cls.latency for k in transfer.path), Fraction(0))
+
+
+def _step_latency(problem: Problem, schedule: Schedule) -> Fraction:
+    """The slowest path of each step, summed."""
+    slowest = [Fraction(0)] * schedule.steps
+    for t in schedule.transfers:
+        slowest[t.step] = max(slowest[t.step], _path_latency(problem, t))
+    return sum(slowest, Fraction(0))
+
+
+def _chain_latency(problem: Problem, schedule: Schedule) -> Fraction:
+    """The slowest chain of transfers of which each waits for the one before it."""
+    arrival: list[Fraction] = []
+    for t in schedule.transfers:
+        ready = max((arrival[o] for o in t.operands if 0 <= o < len(arrival)), default=Fraction(0))
+        arrival.append(ready + _path_latency(problem, t))
+    return max(arrival, default=Fraction(0))
 
 
 def size_in_shards(problem: Problem) -> Fraction:
