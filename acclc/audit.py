@@ -72,7 +72,10 @@ def _variant(collective: CompiledCollective, variant: Variant) -> Iterator[Row]:
 
 def _achieved(report: Report[Any]) -> str:
     facts = report.facts
-    return "" if facts is None else f"{facts.rounds_per_chunk} rounds a chunk in {facts.steps} steps"
+    if facts is None:
+        return ""
+    what = "steps" if facts.rounds or not facts.steps else "levels, pipelined"
+    return f"{facts.rounds_per_chunk} rounds a chunk in {facts.steps} {what}"
 
 
 def _files(artefact: Artefact, folder: Path) -> Iterable[Finding]:

@@ -56,7 +56,7 @@ def _print_collective(console: Console, compiled: CompiledCollective) -> None:
                 schedule.strategy,
                 str(schedule.chunks_per_shard),
                 str(schedule.steps),
-                str(schedule.total_rounds),
+                "-" if schedule.pipelined else str(schedule.total_rounds),
                 f"{algbw_GBps(problem, variant.time_per_byte):.2f}",
                 gap_words(gap(problem, bound, variant)),
                 f"{latency_us(problem, variant):.2f}",

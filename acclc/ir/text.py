@@ -65,11 +65,17 @@ def schedule_text(problem: Problem, schedule: Schedule) -> str:
 def _schedule_lines(problem: Problem, schedule: Schedule) -> Iterator[str]:
     names = [n.name for n in problem.topology.nodes]
     yield (
-        f"schedule {schedule.id} of {problem.name}: {schedule.chunks_per_shard} chunks, {schedule.steps} steps, "
-        f"{schedule.total_rounds} rounds, {schedule.strategy}"
+        f"schedule {schedule.id} of {problem.name}: {schedule.chunks_per_shard} chunks, "
+        + (f"{schedule.steps} levels, pipelined, " if schedule.pipelined else f"{schedule.steps} steps, ")
+        + ("" if schedule.pipelined else f"{schedule.total_rounds} rounds, ")
+        + schedule.strategy
     )
-    for step, rounds in enumerate(schedule.rounds):
-        yield f"  step {step}: {rounds} round{'s' if rounds != 1 else ''}"
+    for step in range(schedule.steps):
+        if schedule.pipelined:
+            yield f"  level {step}"
+        else:
+            rounds = schedule.rounds[step]
+            yield f"  step {step}: {rounds} round{'s' if rounds != 1 else ''}"
         for t in schedule.transfers:
             if t.step == step:
                 via = [names[problem.topology.links[link].dst] for link in t.path[:-1]]

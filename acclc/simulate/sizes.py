@@ -12,6 +12,7 @@ from math import ceil
 
 from acclc.ir.problem import Collective, Demand, LinkId, Problem
 from acclc.ir.schedule import Schedule
+from acclc.simulate.slices import pipeline_time
 
 WHOLE_GROUP = {
     Collective.ALL_GATHER,
@@ -56,11 +57,13 @@ def shard_bytes(problem: Problem, size: int) -> int:
 
 
 def step_time(problem: Problem, schedule: Schedule) -> tuple[Fraction, Fraction]:
-    """Return (seconds fixed, seconds per byte of shard) of a schedule run step by step.
+    """Return (seconds fixed, seconds per byte of shard) of a schedule run step by step; or pipelined, as it is.
 
     A step lasts as long as its slowest path's latency plus what its fullest link or budget takes: with rounds
     that are needed, rounds times a chunk at one unit of rate, as (C, S, R) says. Steps may overlap in a run.
     """
+    if schedule.pipelined:
+        return pipeline_time(problem, schedule)
     topology = problem.topology
     weights = {c.id: c.weight for c in schedule.chunks}
     delay = [Fraction(0)] * schedule.steps

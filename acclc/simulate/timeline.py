@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from acclc.ir.problem import LinkId, Problem
 from acclc.ir.schedule import OWN, Schedule, Transfer, TransferId
-from acclc.simulate.events import TransferTime, transfer_times
+from acclc.simulate.events import TransferTime
+from acclc.simulate.slices import sliced_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Timeline:
     transfers: tuple[TransferTime, ...]
     links: tuple[LinkUse, ...]
     critical: tuple[TransferId, ...]
-    """A chain of transfers, each waiting for the one before it, that lasts from the start to the end."""
+    """A chain of transfers, each waiting for the one before it, that lasts from the start to the end; none where
+    transfers are pipelined: they overlap with what they wait for."""
     limiting: str
     """What the time is spent on, in words."""
 
@@ -39,7 +41,7 @@ def simulate(problem: Problem, schedule: Schedule, shard_bytes: int, *, overhead
     ``overhead``: seconds a block needs to begin each transfer. Raises StuckError for a schedule that cannot run.
     """
     topology = problem.topology
-    times = transfer_times(problem, schedule, shard_bytes, overhead)
+    times = sliced_times(problem, schedule, shard_bytes, overhead)
     seconds = max((t.arrived for t in times), default=Fraction(0))
     weights = {c.id: c.weight for c in schedule.chunks}
     carried = [Fraction(0)] * len(topology.links)
@@ -50,6 +52,8 @@ def simulate(problem: Problem, schedule: Schedule, shard_bytes: int, *, overhead
         LinkUse(e.id, carried[e.id], carried[e.id] / (e.capacity * seconds) if seconds else Fraction(0))
         for e in topology.links
     )
+    if schedule.pipelined:
+        return Timeline(shard_bytes, seconds, times, uses, (), _pipeline_limit(problem, schedule, uses))
     critical = _critical(schedule, times)
     limiting = _limiting(problem, schedule, times, uses, critical, seconds, overhead)
     return Timeline(shard_bytes, seconds, times, uses, critical, limiting)
@@ -106,6 +110,16 @@ def _limiting(
         f"dependencies: a chain of {len(critical)} transfers, {_percent(delay / seconds)} of it latency; "
         f"the busiest, {link}, works {_percent(busiest.busy)} of the time"
     )
+
+
+def _pipeline_limit(problem: Problem, schedule: Schedule, uses: tuple[LinkUse, ...]) -> str:
+    """Say how busy the busiest link is: what it lacks is the pipeline's fill, and waiting."""
+    topology = problem.topology
+    busiest = max(uses, key=lambda u: (u.busy, -u.link))
+    e = topology.links[busiest.link]
+    link = f"link {topology.nodes[e.src].name} -> {topology.nodes[e.dst].name}"
+    kind = "bandwidth" if busiest.busy >= Fraction(9, 10) else f"a pipeline of {schedule.steps} levels fills"
+    return f"{kind}: {link} is busy {_percent(busiest.busy)} of the time"
 
 
 def _chain_latency(

@@ -14,8 +14,8 @@ from acclc.view.model import ViewTimes
 
 
 def step_loads(problem: Problem, schedule: Schedule) -> tuple[dict[LinkId, Fraction], ...]:
-    """For each step, the shards (sum of weights of chunks) that each used link carries."""
-    loads: tuple[dict[LinkId, Fraction], ...] = tuple({} for _ in schedule.rounds)
+    """For each step (or level), the shards (sum of weights of chunks) that each used link carries."""
+    loads: tuple[dict[LinkId, Fraction], ...] = tuple({} for _ in range(schedule.steps))
     for transfer in schedule.transfers:
         weight = schedule.chunks[transfer.chunk].weight
         load = loads[transfer.step]
@@ -25,29 +25,37 @@ def step_loads(problem: Problem, schedule: Schedule) -> tuple[dict[LinkId, Fract
 
 
 def step_seconds(problem: Problem, schedule: Schedule) -> tuple[Fraction, ...]:
-    """Length of each step: what its fullest link or budget takes."""
-    seconds = []
-    for load in step_loads(problem, schedule):
-        longest = max((w / problem.topology.links[x].capacity for x, w in load.items()), default=Fraction(0))
-        for budget in problem.topology.budgets:
-            shared = sum((load.get(x, Fraction(0)) for x in budget.links), Fraction(0))
-            longest = max(longest, shared / budget.capacity)
-        seconds.append(longest)
-    return tuple(seconds)
+    """Length of each step: what its fullest link or budget takes. Of levels it says how they compare, no more."""
+    return tuple(_longest(problem, load) for load in step_loads(problem, schedule))
+
+
+def _longest(problem: Problem, load: dict[LinkId, Fraction]) -> Fraction:
+    longest = max((w / problem.topology.links[x].capacity for x, w in load.items()), default=Fraction(0))
+    for budget in problem.topology.budgets:
+        shared = sum((load.get(x, Fraction(0)) for x in budget.links), Fraction(0))
+        longest = max(longest, shared / budget.capacity)
+    return longest
 
 
 def time_per_byte(problem: Problem, schedule: Schedule) -> Fraction:
     """Seconds for each byte of a shard, latency apart: what the bound is compared with."""
+    if schedule.pipelined:
+        return _longest(problem, _total_load(problem, schedule))
     return sum(step_seconds(problem, schedule), Fraction(0))
+
+
+def _total_load(problem: Problem, schedule: Schedule) -> dict[LinkId, Fraction]:
+    used: dict[LinkId, Fraction] = {}
+    for load in step_loads(problem, schedule):
+        for link, weight in load.items():
+            used[link] = used.get(link, Fraction(0)) + weight
+    return used
 
 
 def link_utilisation(problem: Problem, schedule: Schedule) -> tuple[Fraction, ...]:
     """For each link of the topology, the part of the schedule's time in which it is busy (latency apart)."""
     total = time_per_byte(problem, schedule)
-    used: dict[LinkId, Fraction] = {}
-    for load in step_loads(problem, schedule):
-        for link, weight in load.items():
-            used[link] = used.get(link, Fraction(0)) + weight
+    used = _total_load(problem, schedule)
     return tuple(
         used.get(link.id, Fraction(0)) / link.capacity / total if total else Fraction(0)
         for link in problem.topology.links

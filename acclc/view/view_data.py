@@ -171,6 +171,8 @@ def _variant(collective: ViewCollective, variant: ViewVariant) -> VariantData:
     over = gap(problem, schedule, collective.bound)
     equal = len({c.weight for c in schedule.chunks}) == 1
     per_chunk = Fraction(schedule.total_rounds, schedule.chunks_per_shard or 1)
+    if schedule.pipelined:
+        equal, per_chunk = True, time_per_byte(problem, schedule) * (problem.topology.unit or 0)
     return VariantData(
         id=variant.name,
         strategy=schedule.strategy,
@@ -236,7 +238,7 @@ def _steps(problem: Problem, variant: ViewVariant) -> tuple[StepData, ...]:
         full = [load[x] / problem.topology.links[x].capacity / length if length else 0 for x in links]
         steps.append(
             StepData(
-                rounds=schedule.rounds[number],
+                rounds=0 if schedule.pipelined else schedule.rounds[number],
                 share=round(float(length / total), 6) if total else 0.0,
                 transfers=sum(t.step == number for t in schedule.transfers),
                 links=links,

@@ -144,6 +144,8 @@ def gap_words(problem: Problem, schedule: Schedule, bound: Bound) -> str:
         throughput = f"{float(over * 100):.3g} % above the throughput bound"
     else:
         throughput = "Below the throughput bound, which cannot be: please report this"
+    if schedule.pipelined:
+        return f"{throughput}; a pipeline of {plural(schedule.steps, 'level')}."
     fewest = bound.latency.steps
     more = schedule.steps - fewest
     steps = "the fewest steps possible" if more == 0 else f"{plural(more, 'step')} more than the fewest possible"

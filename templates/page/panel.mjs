@@ -116,7 +116,7 @@ function variantTable(collective, state, events) {
   if (!variants.length) return section("Variants", html("p", {}, collective.status_words));
   const rows = variants.map((/** @type {any} */ v, /** @type {number} */ i) => [
     html("button", { type: "button", class: "link", onclick: () => events.onVariant(i) }, v.id),
-    String(v.chunks_per_shard), String(v.steps), String(v.rounds), significant(v.algbw_GBps),
+    String(v.chunks_per_shard), String(v.steps), v.rounds ? String(v.rounds) : "–", significant(v.algbw_GBps),
     v.gap === null ? "–" : v.gap <= 0 ? "0" : `+${percent(v.gap)}`, v.sizes,
   ]);
   return section("Variants",
@@ -128,7 +128,7 @@ function variantTable(collective, state, events) {
 function stepTable(model, events) {
   const rows = stepRows(model).map((row) => [
     html("button", { type: "button", class: "link", onclick: () => events.onStep(row.number - 1) }, String(row.number)),
-    String(row.rounds), String(row.transfers), `${row.links}/${model.topology.links.length}`, percent(row.mean),
+    row.rounds ? String(row.rounds) : "–", String(row.transfers), `${row.links}/${model.topology.links.length}`, percent(row.mean),
     fullestWords(model, row),
   ]);
   return table(["Step", "Rounds", "Transfers", "Links", "Load", "Fullest"], rows, (i) => ({ "data-step": i }));

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
+
+from acclc.solve.protocol import Deadline
+
+WORK = 4 * 10**7
+"""Arcs in flows that a packing may cost by default: some tens of seconds on one core."""
+
+
+class TimeUp(Exception):  # noqa: N818 (the deadline is no error)
+    """The deadline passed, or the work was used up, before a packing was complete."""
+
+
+@dataclass
+class Effort:
+    """What may still be spent: a moment by the wall clock, and counted work (arcs, summed over the flows)."""
+
+    deadline: Deadline = field(default_factory=Deadline)
+    work: int = WORK
+
+    def spend(self, work: int) -> None:
+        """Take note of some work. Raises TimeUp."""
+        self.work -= work
+        if self.work < 0 or self.deadline.expired:
+            raise TimeUp
 
 
 class FlowGraph:
     """Integer capacities by (tail, head); an arc never set has none. Nodes are numbered from nought."""
 
-    def __init__(self) -> None:
+    def __init__(self, effort: Effort) -> None:
         from ortools.graph.python import max_flow
 
         self._solver: Any = max_flow.SimpleMaxFlow()
         self._arcs: dict[tuple[int, int], int] = {}
         self._capacity: dict[tuple[int, int], int] = {}
-        self.solved = 0
-        """Max-flows computed so far."""
+        self._effort = effort
 
     def set(self, tail: int, head: int, capacity: int) -> None:
         """Give an arc its capacity."""
@@ -40,8 +63,8 @@ class FlowGraph:
         return [(u, v, c) for (u, v), c in sorted(self._capacity.items()) if c]
 
     def max_flow(self, source: int, sink: int) -> int:
-        """Return the greatest flow. Raises OverflowError where it does not fit 64 bits."""
-        self.solved += 1
+        """Return the greatest flow. Raises TimeUp, or OverflowError where it does not fit 64 bits."""
+        self._effort.spend(len(self._arcs))
         status = self._solver.solve(source, sink)
         if status != self._solver.OPTIMAL:
             raise OverflowError(f"max-flow ended with {status}")

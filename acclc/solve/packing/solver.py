@@ -8,11 +8,10 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from acclc.solve.packing.check import check_trees, seconds_per_byte
-from acclc.solve.packing.flows import FlowGraph
+from acclc.solve.packing.flows import Effort, FlowGraph
 from acclc.solve.packing.splitting import Scaled, logical_routes
 from acclc.solve.packing.task import Task, optimum, packable
 from acclc.solve.packing.trees import Tree, pack_trees
-from acclc.solve.protocol import Deadline
 
 UNITS_LIMIT = 2**60
 """Units that all ranks get, times links: more would not fit the flows' 64 bits."""
@@ -51,7 +50,7 @@ class Packing:
         return max((-(-n // w) for n, w in pairs if w), default=0)
 
 
-def pack(task: Task, deadline: Deadline, max_trees: int | None = None) -> Packing | None:
+def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | None:
     """Return a packing at the optimum, or the best found with at most ``max_trees`` trees a shard.
 
     None where the machine cannot be packed (``packable``) or no few trees will do. Raises TimeUp, and
@@ -62,14 +61,14 @@ def pack(task: Task, deadline: Deadline, max_trees: int | None = None) -> Packin
     best = optimum(task)
     exact = exact_scale(task, best)
     if exact.demand * (1 + len(exact.capacity)) < UNITS_LIMIT:
-        packing = _packed(exact, best, deadline)
+        packing = _packed(exact, best, effort)
         if max_trees is None or packing.most_trees() <= max_trees:
             return packing
-    return None if max_trees is None else _bounded(task, best, max_trees, deadline)
+    return None if max_trees is None else _bounded(task, best, max_trees, effort)
 
 
-def _packed(scaled: Scaled, best: Fraction, deadline: Deadline) -> Packing:
-    trees = pack_trees(scaled, logical_routes(scaled, deadline), deadline)
+def _packed(scaled: Scaled, best: Fraction, effort: Effort) -> Packing:
+    trees = pack_trees(scaled, logical_routes(scaled, effort), effort)
     check_trees(scaled, trees)
     return Packing(scaled.task, scaled.k, trees, best, seconds_per_byte(scaled.task, scaled.k, trees))
 
@@ -89,21 +88,21 @@ def exact_scale(task: Task, best: Fraction) -> Scaled:
     return Scaled(task, k, tuple(int(k * rate * c) for c in lanes))
 
 
-def _bounded(task: Task, best: Fraction, max_trees: int, deadline: Deadline) -> Packing | None:
+def _bounded(task: Task, best: Fraction, max_trees: int, effort: Effort) -> Packing | None:
     """Capacities rounded down to so small a k that no shard has too many trees; the k that loses least."""
     choices: list[tuple[Fraction, Scaled]] = []
     for k in range(max_trees, max(0, max_trees - TRIED), -1):
-        scaled = rounded_scale(task, best, k)
-        if scaled is not None:
-            choices.append(scaled)
+        choice = rounded_scale(task, best, k, effort)
+        if choice is not None:
+            choices.append(choice)
     for _, scaled in sorted(choices, key=lambda c: (c[0], c[1].k)):
-        packing = _packed(scaled, best, deadline)
+        packing = _packed(scaled, best, effort)
         if packing.most_trees() <= max_trees:
             return packing
     return None
 
 
-def rounded_scale(task: Task, best: Fraction, k: int) -> tuple[Fraction, Scaled] | None:
+def rounded_scale(task: Task, best: Fraction, k: int, effort: Effort) -> tuple[Fraction, Scaled] | None:
     """Return the least time (in rounds a shard) in which links that carry whole units of 1/k are enough.
 
     None where rounding makes a switch uneven.
@@ -121,7 +120,7 @@ def rounded_scale(task: Task, best: Fraction, k: int) -> tuple[Fraction, Scaled]
     low, high = 0, len(stops) - 1
     while low < high:
         middle = (low + high) // 2
-        if _enough(_floored(task, k, stops[middle], lanes)):
+        if _enough(_floored(task, k, stops[middle], lanes), effort):
             high = middle
         else:
             low = middle + 1
@@ -143,9 +142,9 @@ def _even(scaled: Scaled) -> bool:
     return not any(balance[len(topology.ranks) :])
 
 
-def _enough(scaled: Scaled) -> bool:
+def _enough(scaled: Scaled, effort: Effort) -> bool:
     """Whether every rank can get all it must."""
-    topology, graph = scaled.task.topology, FlowGraph()
+    topology, graph = scaled.task.topology, FlowGraph(effort)
     source = len(topology.nodes)
     for link, capacity in zip(topology.links, scaled.capacity, strict=True):
         graph.add(link.src, link.dst, capacity)

@@ -12,15 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acclc.ir.problem import LinkId, NodeKind, Rank
-from acclc.solve.packing.flows import FlowGraph
+from acclc.solve.packing.flows import Effort, FlowGraph
 from acclc.solve.packing.task import Task
-from acclc.solve.protocol import Deadline
 
 Path = tuple[LinkId, ...]
-
-
-class TimeUp(Exception):  # noqa: N818 (the deadline is no error)
-    """The deadline passed before a packing was complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +58,12 @@ class Routes:
         return taken
 
 
-def logical_routes(scaled: Scaled, deadline: Deadline) -> Routes:
+def logical_routes(scaled: Scaled, effort: Effort) -> Routes:
     """Return paths between ranks within the capacities, such that every rank can still get all it must.
 
     Raises TimeUp.
     """
-    splitter = _Splitter(scaled, deadline)
+    splitter = _Splitter(scaled, effort)
     for node in scaled.task.topology.nodes:
         if node.kind is not NodeKind.GPU:
             splitter.remove(node.id)
@@ -76,12 +71,11 @@ def logical_routes(scaled: Scaled, deadline: Deadline) -> Routes:
 
 
 class _Splitter:
-    def __init__(self, scaled: Scaled, deadline: Deadline) -> None:
+    def __init__(self, scaled: Scaled, effort: Effort) -> None:
         topology = scaled.task.topology
         self.routes = Routes()
-        self._deadline = deadline
         self._links = topology.links
-        self._graph = FlowGraph()
+        self._graph = FlowGraph(effort)
         self._source = len(topology.nodes)
         self._demand = scaled.demand
         self._sinks: list[Rank] = list(topology.ranks)
@@ -141,8 +135,6 @@ class _Splitter:
 
     def _objection(self) -> int | None:
         """Return how much some rank lacks, or None. It will be asked first the next time."""
-        if self._deadline.expired:
-            raise TimeUp
         for position, sink in enumerate(self._sinks):
             flow = self._graph.max_flow(self._source, sink)
             if flow < self._demand:

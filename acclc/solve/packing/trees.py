@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acclc.ir.problem import LinkId, Rank
-from acclc.solve.packing.flows import FlowGraph
-from acclc.solve.packing.splitting import Routes, Scaled, TimeUp
-from acclc.solve.protocol import Deadline
+from acclc.solve.packing.flows import Effort, FlowGraph
+from acclc.solve.packing.splitting import Routes, Scaled
 
 Path = tuple[LinkId, ...]
 
@@ -58,16 +57,15 @@ class _Growing:
     supply: int | None = None
 
 
-def pack_trees(scaled: Scaled, routes: Routes, deadline: Deadline) -> tuple[Tree, ...]:
+def pack_trees(scaled: Scaled, routes: Routes, effort: Effort) -> tuple[Tree, ...]:
     """Return trees that carry k units of each shard of a root. Raises TimeUp."""
-    return _Packer(scaled, routes, deadline).run()
+    return _Packer(scaled, routes, effort).run()
 
 
 class _Packer:
-    def __init__(self, scaled: Scaled, routes: Routes, deadline: Deadline) -> None:
+    def __init__(self, scaled: Scaled, routes: Routes, effort: Effort) -> None:
         self._ranks = scaled.task.topology.ranks
-        self._deadline = deadline
-        self._graph = FlowGraph()
+        self._graph = FlowGraph(effort)
         self._source = len(self._ranks)
         self._next = self._source + 1
         self._unlimited = 2 * scaled.demand
@@ -156,8 +154,6 @@ class _Packer:
         capacity = self._graph.get(x, y)
         if not capacity:
             return 0, tree.weight
-        if self._deadline.expired:
-            raise TimeUp
         self._graph.set(self._source, y, self._base[y] + tree.weight)
         self._graph.set(self._source, x, self._unlimited)
         slack = self._graph.max_flow(self._source, y) - self._total

@@ -10,7 +10,7 @@ from acclc.ir.schedule import Schedule
 from acclc.solve import mirror
 from acclc.solve.packing.assemble import schedule_of
 from acclc.solve.packing.solver import Packing, pack
-from acclc.solve.packing.splitting import TimeUp
+from acclc.solve.packing.flows import Effort, TimeUp
 from acclc.solve.packing.task import Family, Task, family, packable, tasks
 from acclc.solve.packing.trees import Tree
 from acclc.solve.protocol import Deadline
@@ -54,9 +54,9 @@ def packed_schedule(problem: Problem, deadline: Deadline | None = None) -> Packe
     if most < 1:
         return Packed(None, "fewer chunks are allowed than there are roots")
     try:
-        gather, spread = _packings(problem, kind, most, deadline or Deadline())
+        gather, spread = _packings(problem, kind, most, Effort(deadline or Deadline()))
     except TimeUp:
-        return Packed(None, "the deadline passed")
+        return Packed(None, "the deadline passed, or the work was used up")
     if gather is spread is None:
         return Packed(None, f"it would take more than {most} chunks a shard")
     schedule = schedule_of(problem, kind, gather, spread)
@@ -77,18 +77,18 @@ def _hindrance(problem: Problem) -> str:
 
 
 def _packings(
-    problem: Problem, kind: Family, most: int, deadline: Deadline
+    problem: Problem, kind: Family, most: int, effort: Effort
 ) -> tuple[Packing | None, Packing | None]:
     """Pack for collecting and for spreading; both or none where both are needed."""
     up, down = tasks(problem, kind)
-    spread = None if down is None else pack(down, deadline, most)
+    spread = None if down is None else pack(down, effort, most)
     if up is None:
         return None, spread
     if down is None:
-        return pack(up, deadline, most), None
+        return pack(up, effort, most), None
     if spread is None:
         return None, None
-    gather = _mirrored(spread, up) or pack(up, deadline, most)
+    gather = _mirrored(spread, up) or pack(up, effort, most)
     return (gather, spread) if gather is not None else (None, None)
 
 
