@@ -18,6 +18,9 @@ ChunkId = NewType("ChunkId", int)
 TransferId = NewType("TransferId", int)
 """Index into ``Schedule.transfers``."""
 
+Lane = tuple[tuple[LinkId, ...], int]
+"""Transfers that wait for each other because one block sends them all."""
+
 OWN = TransferId(-1)
 """The operand that stands for the rank's own input of the shard."""
 
@@ -89,6 +92,13 @@ class Schedule:
     def pipelined(self) -> bool:
         """Whether there are levels in place of steps, and no rounds."""
         return not self.rounds and bool(self.transfers)
+
+    def lane(self, transfer: Transfer) -> Lane:
+        """Return what sends a transfer, one of its lane after another: its first link.
+
+        If pipelined, its path and level: a slice of one level must not wait for the slice before it on another.
+        """
+        return (transfer.path, transfer.step) if self.pipelined else (transfer.path[:1], 0)
 
     @property
     def steps(self) -> int:

@@ -1,4 +1,8 @@
-"""Pass 2: who does it. One block for each outgoing link, one for each incoming edge, one for local work."""
+"""Pass 2: who does it. One block for each outgoing link, one for each incoming edge, one for local work.
+
+Of a pipelined schedule each path and level has a block and an edge (``Schedule.lane``): slices of different levels
+are then in flight at the same time, each block being at a slice of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from dataclasses import dataclass, field
 
 from acclc.ir.problem import InPlace, Problem, Rank
 from acclc.ir.program import Extent, Operation, OperationKind, Program, ProgramBlock, RankProgram
-from acclc.ir.schedule import OWN, ChunkId, Output, Schedule, Transfer, TransferId
+from acclc.ir.schedule import OWN, ChunkId, Lane, Output, Schedule, Transfer, TransferId
 from acclc.lower.placement import Placement
 
 
@@ -52,12 +56,12 @@ def _count_own(schedule: Schedule, operand: TransferId) -> int:
     return sum(_count_own(schedule, o) for o in schedule.transfers[operand].operands)
 
 
-def _edge_channels(schedule: Schedule) -> dict[tuple[Rank, Rank, int], int]:
-    """Number the first links over which one rank sends to another: (src, dst, link) -> channel."""
-    channels: dict[tuple[Rank, Rank, int], int] = {}
+def _edge_channels(schedule: Schedule) -> dict[tuple[Rank, Rank, Lane], int]:
+    """Number the lanes (first links) over which one rank sends to another: (src, dst, lane) -> channel."""
+    channels: dict[tuple[Rank, Rank, Lane], int] = {}
     per_pair: dict[tuple[Rank, Rank], int] = {}
-    for t in sorted(schedule.transfers, key=lambda t: (t.src, t.dst, t.path[0])):
-        key = (t.src, t.dst, int(t.path[0]))
+    for t in sorted(schedule.transfers, key=lambda t: (t.src, t.dst, schedule.lane(t))):
+        key = (t.src, t.dst, schedule.lane(t))
         if key not in channels:
             channels[key] = per_pair.get((t.src, t.dst), 0)
             per_pair[(t.src, t.dst)] = channels[key] + 1
@@ -71,25 +75,25 @@ class _RankBuilder:
     problem: Problem
     schedule: Schedule
     placement: Placement
-    channels: dict[tuple[Rank, Rank, int], int]
+    channels: dict[tuple[Rank, Rank, Lane], int]
     rank: Rank
     ids: dict[tuple[str, int], int] = field(default_factory=dict)
     """("send" | "receive", transfer) and ("compute", chunk) -> operation id."""
 
     def build(self) -> RankProgram:
-        sends: dict[int, list[Transfer]] = {}
+        sends: dict[Lane, list[Transfer]] = {}
         receives: dict[tuple[Rank, int], list[Transfer]] = {}
         order = sorted(self.schedule.transfers, key=lambda t: (t.step, t.id))
         for t in order:
             if t.src == self.rank:
-                sends.setdefault(int(t.path[0]), []).append(t)
+                sends.setdefault(self.schedule.lane(t), []).append(t)
             if t.dst == self.rank:
                 receives.setdefault((t.src, self._channel(t)), []).append(t)
         computes = [o for o in self.schedule.outputs if o.rank == self.rank and self.placement.is_computed(o)]
         computes.sort(key=lambda o: (self._compute_step(o), o.chunk))
         self._number(computes, sends, receives)
         blocks = [ProgramBlock(-1, tuple(self._compute(o) for o in computes))] if computes else []
-        blocks += [self._send_block(link, sends[link]) for link in sorted(sends)]
+        blocks += [self._send_block(sends[lane]) for lane in sorted(sends)]
         blocks += [self._receive_block(receives[edge]) for edge in sorted(receives)]
         slots = [self.placement.slots[t.id] + 1 for t in order if t.dst == self.rank and t.id in self.placement.slots]
         return RankProgram(
@@ -103,16 +107,16 @@ class _RankBuilder:
     def _number(
         self,
         computes: list[Output],
-        sends: dict[int, list[Transfer]],
+        sends: dict[Lane, list[Transfer]],
         receives: dict[tuple[Rank, int], list[Transfer]],
     ) -> None:
         keys: list[tuple[str, int]] = [("compute", o.chunk) for o in computes]
-        keys += [("send", t.id) for link in sorted(sends) for t in sends[link]]
+        keys += [("send", t.id) for lane in sorted(sends) for t in sends[lane]]
         keys += [("receive", t.id) for edge in sorted(receives) for t in receives[edge]]
         self.ids = {key: number for number, key in enumerate(keys)}
 
     def _channel(self, t: Transfer) -> int:
-        return self.channels[(t.src, t.dst, int(t.path[0]))]
+        return self.channels[(t.src, t.dst, self.schedule.lane(t))]
 
     def _compute_step(self, output: Output) -> int:
         """The last step of what a local operation waits for."""
@@ -141,7 +145,7 @@ class _RankBuilder:
             after=tuple(sorted(waits)),
         )
 
-    def _send_block(self, link: int, transfers: list[Transfer]) -> ProgramBlock:
+    def _send_block(self, transfers: list[Transfer]) -> ProgramBlock:
         operations: list[Operation] = []
         fifo: dict[Rank, int] = {}
         for t in transfers:
@@ -169,7 +173,7 @@ class _RankBuilder:
                     after=tuple(sorted(waits)),
                 )
             )
-        return ProgramBlock(link, tuple(operations))
+        return ProgramBlock(int(transfers[0].path[0]), tuple(operations))
 
     def _receive_block(self, transfers: list[Transfer]) -> ProgramBlock:
         return ProgramBlock(

@@ -2,10 +2,10 @@
 
 The model ("The cost model" of the execution rules): a transfer holds its rate on every link of its path and
 on their budgets, not the whole of a port; it is usable at its destination when its last byte was sent plus the
-latencies of the path. The first link of a path is a block: it runs its transfers one after another, in order of
-the schedule, each when its operands have arrived. Links of a count move at their whole capacity. Active
-transfers share links and budgets max-min fairly, newly at each start and end. Processor time is not modelled,
-but for ``overhead``, a fixed time a block needs to begin a transfer.
+latencies of the path. The first link of a path is a block (in a pipelined schedule each path and level is one): it
+runs its transfers one after another, in order of the schedule, each when its operands have arrived. Links of a count
+move at their whole capacity. Active transfers share links and budgets max-min fairly, newly at each start and end.
+Processor time is not modelled, but for ``overhead``, a fixed time a block needs to begin a transfer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from acclc.ir.problem import LinkId, Problem
-from acclc.ir.schedule import OWN, Schedule, Transfer, TransferId
+from acclc.ir.schedule import OWN, Lane, Schedule, Transfer, TransferId
 
 GRID = 10**21
 """Where times no longer have short denominators, they are rounded up to 1/GRID of a second."""
@@ -69,10 +69,11 @@ class Run:
         self._arrived: dict[TransferId, Fraction] = {}
         self._waits: dict[TransferId, int] = {}
         self._wakes: dict[TransferId, list[Transfer]] = {}
-        self._blocks: dict[LinkId, deque[Transfer]] = {}
-        self._busy: set[LinkId] = set()
+        self._block = schedule.lane
+        self._blocks: dict[Lane, deque[Transfer]] = {}
+        self._busy: set[Lane] = set()
         for t in schedule.transfers:
-            self._blocks.setdefault(t.path[0], deque()).append(t)
+            self._blocks.setdefault(self._block(t), deque()).append(t)
             needed = [o for o in t.operands if o != OWN]
             self._waits[t.id] = len(needed)
             for operand in needed:
@@ -99,7 +100,7 @@ class Run:
             raise StuckError(f"transfer {stuck.id} never starts: it waits for one that waits for it")
         return tuple(TransferTime(self._start[t.id], self._sent[t.id], self._arrived[t.id]) for t in self._transfers)
 
-    def _try(self, block: LinkId, now: Fraction) -> None:
+    def _try(self, block: Lane, now: Fraction) -> None:
         queue = self._blocks[block]
         if block in self._busy or not queue or self._waits[queue[0].id] > 0:
             return
@@ -125,7 +126,7 @@ class Run:
             self._arrived[t.id] = now
             for waiting in self._wakes.get(t.id, ()):
                 self._waits[waiting.id] -= 1
-                self._try(waiting.path[0], now)
+                self._try(self._block(waiting), now)
         elif version == self._version.get(t.id):
             self._sent[t.id] = now
             del self._version[t.id], self._left[t.id]
@@ -136,8 +137,8 @@ class Run:
                 self._changed.update(dict.fromkeys(self._active[resource]))
             delay = sum((self._links[e].cls.latency for e in t.path), Fraction(0))
             heapq.heappush(self._events, (now + delay, 1, t.id, 0))
-            self._busy.discard(t.path[0])
-            self._try(t.path[0], now)
+            self._busy.discard(self._block(t))
+            self._try(self._block(t), now)
 
     def _share(self, now: Fraction) -> None:
         """Give new rates to every transfer that a start or an end may have touched."""

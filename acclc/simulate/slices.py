@@ -12,15 +12,14 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
-from acclc_runtime.slicing import SLICE_BYTES
-
 from acclc.ir.problem import LinkId, Problem
 from acclc.ir.schedule import OWN, Schedule, Transfer, TransferId
 from acclc.simulate.events import TransferTime, transfer_times
+from acclc_runtime.slicing import SLICE_BYTES
 
-MOST_EVENTS = 4000
+MOST_EVENTS = 1500
 """Transfers of slices that are run one by one; at least ``FEWEST`` slices are."""
-FEWEST = 4
+FEWEST = 3
 
 
 def pipeline_time(problem: Problem, schedule: Schedule) -> tuple[Fraction, Fraction]:

@@ -66,7 +66,9 @@ def with_packing(problem: Problem, result: Result, packed: Packed | None) -> Res
     added = Solution(replace(packed.schedule, optimal=optimal))
     if problem.goal.kind is GoalKind.BANDWIDTH:
         status = Status.OPTIMAL if optimal else Status.FEASIBLE
-        return replace(result, status=status, solutions=(added,), complete=bool(optimal) or result.complete, notes=notes)
+        return replace(
+            result, status=status, solutions=(added,), complete=bool(optimal) or result.complete, notes=notes
+        )
     status = Status.FEASIBLE if result.status in (Status.UNKNOWN, Status.FALLBACK) else result.status
     return replace(result, status=status, solutions=(*result.solutions, added), notes=notes)
 

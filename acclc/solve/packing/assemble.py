@@ -129,7 +129,7 @@ class _Writer:
 
     def _follow(self, shard: Shard, chunk: ChunkId, piece: Piece) -> None:
         """Send a chunk along its trees and say what each rank ends up with."""
-        held: dict[Rank, tuple[int, ...]] = {r: (OWN,) for r in shard.sources}
+        held: dict[Rank, tuple[int, ...]] = dict.fromkeys(shard.sources, (OWN,))
         level = 0
         if piece.gather is not None:
             level = self._collect(chunk, piece.gather, held)

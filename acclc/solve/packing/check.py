@@ -17,18 +17,23 @@ def check_trees(scaled: Scaled, trees: Iterable[Tree]) -> None:
     topology, units = scaled.task.topology, Counter[int]()
     trees = tuple(trees)
     for tree in trees:
-        assert tree.weight > 0, f"a tree of {tree.root} carries nothing"
+        _demand(tree.weight > 0, f"a tree of {tree.root} carries nothing")
         units[tree.root] += tree.weight
         reached = {tree.root}
         for hop in tree.hops:
-            assert hop.parent in reached and hop.child not in reached, f"{hop} is no edge of an out-tree"
+            _demand(hop.parent in reached and hop.child not in reached, f"{hop} is no edge of an out-tree")
             reached.add(hop.child)
             _check_path(scaled.task, hop)
-        assert len(reached) == len(topology.ranks), f"a tree of {tree.root} does not span"
+        _demand(len(reached) == len(topology.ranks), f"a tree of {tree.root} does not span")
     for rank, weight in zip(topology.ranks, scaled.task.weights, strict=True):
-        assert units[rank] == weight * scaled.k, f"root {rank} has {units[rank]} units, not {weight * scaled.k}"
+        _demand(units[rank] == weight * scaled.k, f"root {rank} has {units[rank]} units, not {weight * scaled.k}")
     for link, load in link_units(trees).items():
-        assert load <= scaled.capacity[link], f"link {link} carries {load} units of {scaled.capacity[link]}"
+        _demand(load <= scaled.capacity[link], f"link {link} carries {load} units of {scaled.capacity[link]}")
+
+
+def _demand(holds: bool, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)
 
 
 def _check_path(task: Task, hop: Hop) -> None:
@@ -36,8 +41,8 @@ def _check_path(task: Task, hop: Hop) -> None:
     at = [links[e].src for e in hop.path] + [links[hop.path[-1]].dst]
     chained = all(links[e].dst == end for e, end in zip(hop.path, at[1:], strict=True))
     inner = all(nodes[v].kind is not NodeKind.GPU for v in at[1:-1])
-    assert chained and inner and len(set(at)) == len(at), f"{hop} has no simple path through switches"
-    assert (at[0], at[-1]) == (hop.parent, hop.child), f"the path of {hop} does not join its ends"
+    _demand(chained and inner and len(set(at)) == len(at), f"{hop} has no simple path through switches")
+    _demand(at[0] == int(hop.parent) and at[-1] == int(hop.child), f"the path of {hop} does not join its ends")
 
 
 def link_units(trees: Iterable[Tree]) -> Counter[LinkId]:

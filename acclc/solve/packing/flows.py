@@ -7,7 +7,7 @@ from typing import Any
 
 from acclc.solve.protocol import Deadline
 
-WORK = 4 * 10**7
+WORK = 10**8
 """Arcs in flows that a packing may cost by default: some tens of seconds on one core."""
 
 

@@ -4,9 +4,9 @@ Edmonds (1973) says when they exist: each set of ranks must be entered by as muc
 have no rank in it yet. One tree is grown at a time, with the greatest multiplicity that this condition allows; a
 single max-flow tells it (Bang-Jensen, Frank and Jackson 1995; Berczi and Frank 2010): the tree's own supply goes to
 the new rank y, its other ranks are left out, and no cut may separate the source from the rank x it is reached from.
-The slack of a set never grows, so a set found tight rejects
-later edges into it, of any tree that has a rank in it, without a flow. Where less than the whole multiplicity fits, the rest goes on
-as a tree of its own. Ranks are tried in breadth-first order, which keeps trees shallow.
+The slack of a set never grows, so a set found tight rejects later edges into it, of any tree that has a rank in it,
+without a flow. Where less than the whole multiplicity fits, the rest goes on as a tree of its own. Ranks are tried in
+breadth-first order, which keeps trees shallow.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ class _Packer:
                 tree.hops.append(Hop(x, y, path))
                 missing.discard(y)
                 inside |= 1 << y
-        assert not missing, "Edmonds' condition was broken: a tree cannot be completed"
+        if missing:
+            raise AssertionError("Edmonds' condition was broken: a tree cannot be completed")
         self._total -= tree.weight
         return rest
 

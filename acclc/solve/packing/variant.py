@@ -9,8 +9,8 @@ from acclc.ir.problem import Problem
 from acclc.ir.schedule import Schedule
 from acclc.solve import mirror
 from acclc.solve.packing.assemble import schedule_of
-from acclc.solve.packing.solver import Packing, pack
 from acclc.solve.packing.flows import Effort, TimeUp
+from acclc.solve.packing.solver import Packing, pack
 from acclc.solve.packing.task import Family, Task, family, packable, tasks
 from acclc.solve.packing.trees import Tree
 from acclc.solve.protocol import Deadline
@@ -76,9 +76,7 @@ def _hindrance(problem: Problem) -> str:
     return ""
 
 
-def _packings(
-    problem: Problem, kind: Family, most: int, effort: Effort
-) -> tuple[Packing | None, Packing | None]:
+def _packings(problem: Problem, kind: Family, most: int, effort: Effort) -> tuple[Packing | None, Packing | None]:
     """Pack for collecting and for spreading; both or none where both are needed."""
     up, down = tasks(problem, kind)
     spread = None if down is None else pack(down, effort, most)
