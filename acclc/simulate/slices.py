@@ -3,7 +3,7 @@
 Slice g of every chunk is sent before slice g + 1 of any, so that a chain of transfers is passed slice by slice. The
 closed form has the latencies of the longest chain, a slice's time on each of its transfers (the fill), and for each
 byte what the fullest link or budget takes. The event-driven time runs the slices one by one; of more than it is worth
-running, a steady state is taken from those that ran.
+running, the others take what the later half of those that ran took, and no less than the fullest link needs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from acclc.ir.schedule import OWN, Schedule, Transfer, TransferId
 from acclc.simulate.events import TransferTime, transfer_times
 from acclc_runtime.slicing import SLICE_BYTES
 
-MOST_EVENTS = 1500
+MOST_EVENTS = 2000
 """Transfers of slices that are run one by one; at least ``FEWEST`` slices are."""
-FEWEST = 3
+FEWEST = 4
 
 
 def pipeline_time(problem: Problem, schedule: Schedule) -> tuple[Fraction, Fraction]:
@@ -59,7 +59,8 @@ def sliced_times(
     if slices > run:
         half = run // 2
         ends = [max(of[g, t.id].sent for t in schedule.transfers for g in range(n)) for n in (half, run)]
-        rest = (ends[1] - ends[0]) / (run - half) * (slices - run)
+        least = pipeline_time(problem, schedule)[1] * shard_bytes / slices
+        rest = max(least, (ends[1] - ends[0]) / (run - half)) * (slices - run)
     return tuple(
         TransferTime(of[0, t.id].start, of[run - 1, t.id].sent + rest, of[run - 1, t.id].arrived + rest)
         for t in schedule.transfers
