@@ -117,8 +117,8 @@ def main() -> int:
     for case in CASES:
         if case.quick or not arguments.quick:
             rows.append(row := measure(case))
-            print(f"{row.case:26} {row.ranks:5} {row.optimum:>8} {row.achieved:>8} {row.k:4} {row.trees:5} {row.depth:5} "
-                  f"{row.seconds:8.3f} {row.bar_s or '-':>5} {row.peer_s:>6}{'' if row.verified else '  WRONG'}",
+            print(f"{row.case:26} {row.ranks:5} {row.optimum:>8} {row.achieved:>8} {row.k:4} {row.trees:5} "
+                  f"{row.depth:5} {row.seconds:8.3f} {row.bar_s or '-':>5} {row.peer_s:>6}{'' if row.verified else '  WRONG'}",
                   flush=True)  # fmt: skip
     print(PEER_NOTE)
     if arguments.json:

@@ -55,7 +55,8 @@ def with_packing(problem: Problem, result: Result, packed: Packed | None) -> Res
     if best == bound:
         return result
     if packed.schedule is None:
-        return replace(result, notes=(*result.notes, f"no packing of trees: {packed.reason}"))
+        notes = (*result.notes, f"no packing of trees: {packed.reason}")
+        return replace(result, notes=notes, reproducible=result.reproducible and not packed.cut)
     time = _seconds_per_byte(problem, packed.schedule)
     if best is not None and time >= best:
         return result

@@ -11,7 +11,7 @@ from acclc.solve.packing.check import check_trees, seconds_per_byte
 from acclc.solve.packing.flows import Effort, FlowGraph
 from acclc.solve.packing.splitting import Scaled, logical_routes
 from acclc.solve.packing.task import Task, optimum, packable
-from acclc.solve.packing.trees import Tree, pack_trees
+from acclc.solve.packing.trees import Tree, shallow_trees
 
 UNITS_LIMIT = 2**60
 """Units that all ranks get, times links: more would not fit the flows' 64 bits."""
@@ -68,7 +68,7 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
 
 
 def _packed(scaled: Scaled, best: Fraction, effort: Effort) -> Packing:
-    trees = pack_trees(scaled, logical_routes(scaled, effort), effort)
+    trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
     check_trees(scaled, trees)
     return Packing(scaled.task, scaled.k, trees, best, seconds_per_byte(scaled.task, scaled.k, trees))
 

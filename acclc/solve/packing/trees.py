@@ -11,13 +11,19 @@ breadth-first order, which keeps trees shallow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from acclc.ir.problem import LinkId, Rank
-from acclc.solve.packing.flows import Effort, FlowGraph
+from acclc.solve.packing.flows import Effort, FlowGraph, TimeUp
 from acclc.solve.packing.splitting import Routes, Scaled
 
 Path = tuple[LinkId, ...]
+TRIES = 16
+"""Packings made to find a shallow one, where they cost little."""
+IMPROVING = 10**6
+"""Work (as of ``Effort``) that all but the first may cost: some tenths of a second on one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +63,53 @@ class _Growing:
     supply: int | None = None
 
 
-def pack_trees(scaled: Scaled, routes: Routes, effort: Effort) -> tuple[Tree, ...]:
-    """Return trees that carry k units of each shard of a root. Raises TimeUp."""
-    return _Packer(scaled, routes, effort).run()
+def pack_trees(scaled: Scaled, routes: Routes, effort: Effort, order: Sequence[Rank] = ()) -> tuple[Tree, ...]:
+    """Return trees that carry k units of each shard of a root; roots in ``order``. Raises TimeUp.
+
+    Of edges with equal capacity those to ranks early in the order come first.
+    """
+    return _Packer(scaled, routes, effort, order or scaled.task.topology.ranks).run()
+
+
+def shallow_trees(scaled: Scaled, routes: Routes, effort: Effort) -> tuple[Tree, ...]:
+    """Return the shallowest of some packings, of equal ones that with fewest trees. Raises TimeUp without any.
+
+    The first roots get the shallow trees, so the roots whose trees were deep come first in the next try.
+    """
+    order = list(scaled.task.topology.ranks)
+    blame = dict.fromkeys(order, Fraction(0))
+    best: tuple[Tree, ...] = ()
+    left = IMPROVING
+    for _ in range(TRIES):
+        before = effort.work
+        try:
+            trees = pack_trees(scaled, routes, effort, order)
+        except TimeUp:
+            if best:
+                break
+            raise
+        if not best or _shape(trees) < _shape(best):
+            best = trees
+        left -= before - effort.work
+        if left < before - effort.work or _shape(best)[0] <= 1:
+            break
+        for rank in order:
+            blame[rank] = blame[rank] / 2 + max((t.depth for t in trees if t.root == rank), default=0)
+        tried, order = order, sorted(order, key=lambda rank: -blame[rank])
+        if order == tried:
+            break
+    return best
+
+
+def _shape(trees: tuple[Tree, ...]) -> tuple[int, int]:
+    return max(t.depth for t in trees), len(trees)
 
 
 class _Packer:
-    def __init__(self, scaled: Scaled, routes: Routes, effort: Effort) -> None:
+    def __init__(self, scaled: Scaled, routes: Routes, effort: Effort, order: Sequence[Rank]) -> None:
         self._ranks = scaled.task.topology.ranks
+        self._order = order
+        self._place = {rank: place for place, rank in enumerate(order)}
         self._graph = FlowGraph(effort)
         self._source = len(self._ranks)
         self._next = self._source + 1
@@ -87,7 +132,7 @@ class _Packer:
 
     def run(self) -> tuple[Tree, ...]:
         trees: list[Tree] = []
-        for root in self._ranks:
+        for root in self._order:
             units = self._base[root]
             pending = [_Growing(root, units, [root], [])] if units else []
             while pending:
@@ -103,7 +148,7 @@ class _Packer:
         inside = sum(1 << r for r in tree.reached)
         missing = set(self._ranks) - set(tree.reached)
         for x in tree.reached:  # grows meanwhile
-            for y in sorted(self._heads[x], key=lambda y: (-self._graph.get(x, y), y)):
+            for y in sorted(self._heads[x], key=lambda y: (-self._graph.get(x, y), self._place[y])):
                 if y not in missing or self._is_tight(x, y, inside):
                     continue
                 units, slack = self._allowed(tree, x, y)

@@ -27,6 +27,8 @@ class Packed:
     reason: str = ""
     gather: Packing | None = None
     spread: Packing | None = None
+    cut: bool = False
+    """Whether the clock or the work ended it: another machine may find one."""
 
     @property
     def packings(self) -> tuple[Packing, ...]:
@@ -56,7 +58,7 @@ def packed_schedule(problem: Problem, deadline: Deadline | None = None) -> Packe
     try:
         gather, spread = _packings(problem, kind, most, Effort(deadline or Deadline()))
     except TimeUp:
-        return Packed(None, "the deadline passed, or the work was used up")
+        return Packed(None, "the deadline passed, or the work was used up", cut=True)
     if gather is spread is None:
         return Packed(None, f"it would take more than {most} chunks a shard")
     schedule = schedule_of(problem, kind, gather, spread)

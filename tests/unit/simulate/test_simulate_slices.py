@@ -3,13 +3,13 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from acclc_runtime.slicing import SLICE_BYTES
 from hand_built import custom, shard, topology
 
 from acclc.ir.problem import LinkId, Problem, Rank
 from acclc.ir.schedule import OWN, ChunkId, Schedule, Transfer, TransferId, equal_chunks
 from acclc.simulate import simulate, step_time
 from acclc.simulate.slices import sliced_times
+from acclc_runtime.slicing import SLICE_BYTES
 
 US = Fraction(1, 10**6)
 RATE = 10 * 10**9
