@@ -117,9 +117,9 @@ def main() -> int:
     for case in CASES:
         if case.quick or not arguments.quick:
             rows.append(row := measure(case))
-            print(f"{row.case:26} {row.ranks:5} {row.optimum:>8} {row.achieved:>8} {row.k:4} {row.trees:5} "
-                  f"{row.depth:5} {row.seconds:8.3f} {row.bar_s or '-':>5} {row.peer_s:>6}{'' if row.verified else '  WRONG'}",
-                  flush=True)  # fmt: skip
+            figures = f"{row.optimum:>8} {row.achieved:>8} {row.k:4} {row.trees:5} {row.depth:5} {row.seconds:8.3f}"
+            wrong = "" if row.verified else "  WRONG"
+            print(f"{row.case:26} {row.ranks:5} {figures} {row.bar_s or '-':>5} {row.peer_s:>6}{wrong}", flush=True)
     print(PEER_NOTE)
     if arguments.json:
         machine = {"machine": platform.platform(), "python": platform.python_version(), "note": PEER_NOTE}

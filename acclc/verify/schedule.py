@@ -94,7 +94,7 @@ def _check_chunks(problem: Problem, schedule: Schedule, found: Collector) -> Non
 
 
 def _check_references(problem: Problem, schedule: Schedule, found: Collector) -> None:
-    """Ids are positions and name things that exist; steps (or levels) are in range and in order."""
+    """Ids are positions and name things that exist; steps are in range and in order."""
     ranks = len(problem.topology.ranks)
     if any(r < 0 for r in schedule.rounds):
         found.error("schedule.rounds", "rounds", f"a step has a negative number of rounds: {schedule.rounds}")
