@@ -22,56 +22,66 @@ SHARE = 0.5
 """The part of a deadline's time that packing may take."""
 
 
-def packing_of(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report) -> Packed | None:
-    """Return a packing where one may serve the goal: not where a known schedule is at the bound already.
+def packings_of(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report) -> list[Packed]:
+    """Return packings that may serve the goal, the best last; none where a known schedule is at the bound already.
 
-    It is looked for before the exact search, which would take all the time there is: packing takes little of it.
+    They are looked for before the exact search, which would take all the time there is: packing takes little of it.
+    Beside the best one there is one with a single tree a shard, where it is shallower: it is sooner filled.
     """
     unit, least = problem.topology.unit, bound.throughput.time_per_byte
     if problem.goal.kind not in WANTED or not least or unit is None:
-        return None
+        return []
     if any(rounds_per_chunk(s) == bound.rounds_per_chunk for s in known):
-        return None
+        return []
     from acclc.solve.packing import packed_schedule
 
     left = budget.deadline.remaining()
-    packed = packed_schedule(problem, Deadline.after(None if left is None else left * SHARE))
-    if packed.schedule is not None:
-        time = _seconds_per_byte(problem, packed.schedule)
-        report(Progress(f"packing: {packed.schedule.id}", time * unit, bound.rounds_per_chunk))
-    return packed
+    deadline = Deadline.after(None if left is None else left * SHARE)
+    best = packed_schedule(problem, deadline)
+    if best.schedule is None:
+        return [best]
+    time = _seconds_per_byte(problem, best.schedule)
+    report(Progress(f"packing: {best.schedule.id}", time * unit, bound.rounds_per_chunk))
+    if problem.goal.kind is GoalKind.BANDWIDTH:
+        return [best]
+    simple = packed_schedule(problem, deadline, max_trees=1)
+    shallower = simple.schedule is not None and simple.schedule.steps < best.schedule.steps
+    return [simple, best] if shallower else [best]
 
 
-def with_packing(problem: Problem, result: Result, packed: Packed | None) -> Result:
-    """Add a pipelined schedule as the last of a result where it is strictly better in throughput.
+def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> Result:
+    """Add pipelined schedules to the end of a result where they are strictly better in throughput.
 
-    For the goal ``bandwidth`` it takes the place of the others. The stepped ones keep their proofs.
+    For the goal ``bandwidth`` one takes the place of the others. The stepped ones keep their proofs.
     """
     unit = problem.topology.unit
-    if packed is None or unit is None or result.status is Status.INFEASIBLE:
+    if not packings or unit is None or result.status is Status.INFEASIBLE:
         return result
-    bound = result.bound.throughput.time_per_byte
     best = min((rounds_per_chunk(s.schedule) / unit for s in result.solutions), default=None)
-    if best == bound:
+    if best == result.bound.throughput.time_per_byte:
         return result
-    if packed.schedule is None:
-        notes = (*result.notes, f"no packing of trees: {packed.reason}")
-        return replace(result, notes=notes, reproducible=result.reproducible and not packed.cut)
-    time = _seconds_per_byte(problem, packed.schedule)
-    if best is not None and time >= best:
-        return result
-    notes = result.notes
-    if packed.loss:
-        notes = (*notes, f"packing: chunks are limited, which costs {float(100 * packed.loss):.3g} %")
-    optimal = ("throughput",) if time == bound else ()
-    added = Solution(replace(packed.schedule, optimal=optimal))
+    for packed in packings:
+        if packed.schedule is None:
+            notes = (*result.notes, f"no packing of trees: {packed.reason}")
+            return replace(result, notes=notes, reproducible=result.reproducible and not packed.cut)
+        time = _seconds_per_byte(problem, packed.schedule)
+        if best is None or time < best:
+            result, best = _added(problem, result, packed.schedule, time), time
+    if packings[-1].loss:
+        words = f"packing: chunks are limited, which costs {float(100 * packings[-1].loss):.3g} %"
+        result = replace(result, notes=(*result.notes, words))
+    return result
+
+
+def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction) -> Result:
+    """Put a schedule that is better than all others at the end of a result."""
+    met = time == result.bound.throughput.time_per_byte
+    added = Solution(replace(schedule, optimal=("throughput",) if met else ()))
     if problem.goal.kind is GoalKind.BANDWIDTH:
-        status = Status.OPTIMAL if optimal else Status.FEASIBLE
-        return replace(
-            result, status=status, solutions=(added,), complete=bool(optimal) or result.complete, notes=notes
-        )
+        status = Status.OPTIMAL if met else Status.FEASIBLE
+        return replace(result, status=status, solutions=(added,), complete=met or result.complete)
     status = Status.FEASIBLE if result.status in (Status.UNKNOWN, Status.FALLBACK) else result.status
-    return replace(result, status=status, solutions=(*result.solutions, added), notes=notes)
+    return replace(result, status=status, solutions=(*result.solutions, added))
 
 
 def _seconds_per_byte(problem: Problem, schedule: Schedule) -> Fraction:

@@ -11,7 +11,7 @@ from acclc.ir.schedule import Schedule
 from acclc.solve import limits
 from acclc.solve.frontier import Unreachable, bound_of, mark_optimal, non_dominated, rounds_per_chunk
 from acclc.solve.greedy import schedules_of
-from acclc.solve.pipelined import packing_of, with_packing
+from acclc.solve.pipelined import packings_of, with_packings
 from acclc.solve.protocol import Budget, Deadline, Progress, Report, silent
 
 
@@ -47,11 +47,11 @@ class Portfolio:
         if fallback:
             best = min(map(rounds_per_chunk, fallback))
             report(Progress(f"greedy: {len(fallback)} schedules", best, bound.rounds_per_chunk))
-        packed = packing_of(problem, bound, fallback, budget, report)
+        packings = packings_of(problem, bound, fallback, budget, report)
         from acclc.solve.exact import search
 
         result = _merged(problem, bound, search(problem, bound, fallback, budget, report), fallback)
-        result = with_packing(problem, result, packed)
+        result = with_packings(problem, result, packings)
         seconds = time.monotonic() - started
         return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))
 

@@ -42,17 +42,18 @@ class Packed:
         return sum((p.achieved for p in self.packings), Fraction(0)) / best - 1 if best else Fraction(0)
 
 
-def packed_schedule(problem: Problem, deadline: Deadline | None = None) -> Packed:
-    """Return the pipelined schedule of a problem by packing trees. Never raises for time."""
+def packed_schedule(problem: Problem, deadline: Deadline | None = None, max_trees: int = MAX_TREES) -> Packed:
+    """Return the pipelined schedule of a problem by packing trees, at most so many a shard. Never raises for time."""
     kind = family(problem)
     if kind is None:
         return Packed(None, "not all shards go to, or come from, all ranks")
     reason = packable(problem.topology) or _hindrance(problem)
     if reason:
         return Packed(None, reason)
-    most = problem.goal.chunks if problem.goal.chunks is not None else MAX_TREES
+    most = problem.goal.chunks if problem.goal.chunks is not None else max_trees
     if kind is Family.BOTH and problem.goal.chunks is not None:
         most //= len(problem.topology.ranks)
+    most = min(most, max_trees)
     if most < 1:
         return Packed(None, "fewer chunks are allowed than there are roots")
     try:

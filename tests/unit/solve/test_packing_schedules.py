@@ -147,6 +147,18 @@ def test_the_portfolio_adds_what_is_strictly_better():
     assert alone.status is Status.OPTIMAL
 
 
+def test_a_shallow_packing_stands_beside_the_best():
+    """Of two boxes one tree a shard costs 1.1 % and has a third of the levels."""
+    task = problem(a100(2), "all_gather", goal=Goal())
+    result = solve(task, deadline=Deadline.after(2))
+    simple, best = (s.schedule for s in result.solutions[-2:])
+    assert simple.pipelined
+    assert simple.steps == 2 < best.steps
+    facts = [check_schedule(task, s).facts for s in (simple, best)]
+    assert facts[0].rounds_per_chunk == Fraction(7, 6)
+    assert facts[1].rounds_per_chunk == Fraction(15, 13) == result.bound.rounds_per_chunk
+
+
 def test_the_portfolio_leaves_it_out_where_steps_reach_the_bound():
     for topology, goal in ((star(4), Goal()), (line(3), Goal(GoalKind.BANDWIDTH)), (dgx1(), Goal(GoalKind.LATENCY))):
         result = solve(problem(topology, "all_gather", goal=goal))
