@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import keyword
+import os
 import tempfile
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -28,6 +29,7 @@ from acclc_runtime.manifest import (
     ManifestTopology,
     ManifestVariant,
     manifest_bytes,
+    program_bytes,
     read_manifest,
 )
 
@@ -64,7 +66,7 @@ class Variant:
     min_bytes: int | None
     max_bytes: int | None
     time_per_byte: Fraction
-    """Seconds a byte of shard, recomputed by the verifier."""
+    """Seconds a byte of shard, recomputed by the verifier (0 of a schedule that it refuses)."""
     solve_seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -111,11 +113,11 @@ class Artefact:
         files: dict[str, bytes] = {}
         for collective in self.collectives:
             files[f"{collective.name}/problem.json"] = problem_bytes(collective.problem)
-            files[f"{collective.name}/proof.json"] = to_json(collective.proof, "acclc-proof", IR_VERSION)
+            files[f"{collective.name}/proof.json"] = proof_bytes(collective.proof)
             for variant in collective.variants:
                 folder = f"{collective.name}/{variant.id}"
-                files[f"{folder}/schedule.json"] = to_json(variant.schedule, "acclc-schedule", IR_VERSION)
-                files[f"{folder}/program.json"] = to_json(variant.program, "acclc-program", PROGRAM_VERSION)
+                files[f"{folder}/schedule.json"] = schedule_bytes(variant.schedule)
+                files[f"{folder}/program.json"] = program_bytes(variant.program)
                 files[f"{folder}/kernel.json"] = kernel_bytes(variant.kernel)
                 files[f"{folder}/kernel.cu"] = variant.source.encode()
         manifest = self.manifest()
@@ -166,16 +168,23 @@ def check_output(target: Path, *, force: bool) -> None:
     Raises:
         OutputError: with what to do instead.
     """
-    if not target.name.isidentifier() or keyword.iskeyword(target.name):
+    name = target.resolve().name if target.name in ("", "..") else target.name
+    if not name.isidentifier() or keyword.iskeyword(name):
+        better = target.with_name(_python_name(name)) if name == target.name else Path(_python_name(name))
         raise OutputError(
-            f"the folder's name {target.name!r} is no Python name, so it could not be imported; "
-            f"try {_python_name(target.name)!r}"
+            f"the folder's name {name!r} is no Python name, so it could not be imported; try -o {str(better)!r}"
         )
     if target.exists() or target.is_symlink():
+        if not target.is_dir() or (any(target.iterdir()) and not (target / "manifest.json").is_file()):
+            also = ", so --force does not replace it" if force else ""
+            raise OutputError(f"{target} exists and is not an artefact{also}; choose another folder with -o")
         if not force:
             raise OutputError(f"{target} exists; choose another folder with -o, or replace it with --force")
-        if not target.is_dir() or (any(target.iterdir()) and not (target / "manifest.json").is_file()):
-            raise OutputError(f"{target} is not an artefact, so --force does not replace it; remove it yourself")
+    above = next((p for p in target.absolute().parents if p.exists()), None)
+    if above is not None and not above.is_dir():
+        raise OutputError(f"cannot write {target}: {above} is a file, not a folder; choose another place with -o")
+    if above is not None and not os.access(above, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot write {target}: no permission to write in {above}; choose another place with -o")
 
 
 def _python_name(name: str) -> str:
@@ -186,7 +195,25 @@ def _python_name(name: str) -> str:
 
 
 def load_artefact(folder: str | Path) -> Artefact:
-    """Read an artefact back, checking each file's form (not its truth: that is ``acclc verify``).
+    """Read an artefact back; its problems and schedules are sound, the rest is as ``acclc verify`` finds it.
+
+    Raises:
+        DamagedFileError: a file is missing, truncated or of another version, or a schedule is none of its problem.
+    """
+    from acclc.verify import check_problem, check_schedule
+
+    artefact = read_artefact(folder)
+    for collective in artefact.collectives:
+        findings = check_problem(collective.problem).errors
+        for variant in collective.variants if not findings else ():
+            findings = findings or check_schedule(collective.problem, variant.schedule).errors
+        if findings:
+            raise DamagedFileError(f"{Path(folder) / collective.name}: {findings[0]}")
+    return artefact
+
+
+def read_artefact(folder: str | Path) -> Artefact:
+    """Read an artefact back, checking only each file's form: what is checked next is not known to be sound.
 
     Raises:
         DamagedFileError: a file is missing, truncated or of another version.
@@ -194,10 +221,13 @@ def load_artefact(folder: str | Path) -> Artefact:
     root = Path(folder)
     manifest = read_manifest(root)
     collectives = []
+    if not manifest.collectives or not all(c.variants for c in manifest.collectives):
+        raise DamagedFileError(f"{root / 'manifest.json'}: no collective, or one without a variant")
     for entry in manifest.collectives:
-        problem = _read(root / entry.name / "problem.json", Problem, "acclc-problem", IR_VERSION)
-        proof = _read(root / entry.name / "proof.json", Proof, "acclc-proof", IR_VERSION)
-        variants = tuple(_read_variant(root, v) for v in entry.variants)
+        home = _inside(root, entry.name)
+        problem = _read(home / "problem.json", Problem, "acclc-problem", IR_VERSION)
+        proof = _read(home / "proof.json", Proof, "acclc-proof", IR_VERSION)
+        variants = tuple(_read_variant(_inside(root, v.folder), problem, v) for v in entry.variants)
         collectives.append(CompiledCollective(problem, proof, variants))
     return Artefact(
         manifest.name,
@@ -209,14 +239,18 @@ def load_artefact(folder: str | Path) -> Artefact:
     )
 
 
-def _read_variant(root: Path, entry: ManifestVariant) -> Variant:
+def _inside(root: Path, name: str) -> Path:
+    if "\0" in name or root.resolve() not in (root / name).resolve().parents:
+        raise DamagedFileError(f"{root / 'manifest.json'}: the folder {name!r} lies outside the artefact")
+    return root / name
+
+
+def _read_variant(folder: Path, problem: Problem, entry: ManifestVariant) -> Variant:
+    from acclc.verify import check_problem, check_schedule
     from acclc.verify.schedule import time_per_shard_byte
 
-    folder = root / entry.folder
-    if root.resolve() not in folder.resolve().parents:
-        raise DamagedFileError(f"{root / 'manifest.json'}: the folder {entry.folder!r} lies outside the artefact")
     schedule = _read(folder / "schedule.json", Schedule, "acclc-schedule", IR_VERSION)
-    problem = _read(folder.parent / "problem.json", Problem, "acclc-problem", IR_VERSION)
+    sound = check_problem(problem).ok and check_schedule(problem, schedule).ok
     return Variant(
         schedule=schedule,
         program=_read(folder / "program.json", Program, "acclc-program", PROGRAM_VERSION),
@@ -224,7 +258,7 @@ def _read_variant(root: Path, entry: ManifestVariant) -> Variant:
         source=_bytes(folder / "kernel.cu").decode(errors="replace"),
         min_bytes=entry.min_bytes,
         max_bytes=entry.max_bytes,
-        time_per_byte=time_per_shard_byte(problem, schedule),
+        time_per_byte=time_per_shard_byte(problem, schedule) if sound else Fraction(0),
     )
 
 
@@ -242,6 +276,16 @@ def _read(path: Path, kind: type[T], format: str, version: int) -> T:
 def problem_bytes(problem: Problem) -> bytes:
     """The bytes of problem.json."""
     return to_json(problem.without_spans(), "acclc-problem", IR_VERSION)
+
+
+def proof_bytes(proof: Proof) -> bytes:
+    """The bytes of proof.json."""
+    return to_json(proof, "acclc-proof", IR_VERSION)
+
+
+def schedule_bytes(schedule: Schedule) -> bytes:
+    """The bytes of schedule.json."""
+    return to_json(schedule, "acclc-schedule", IR_VERSION)
 
 
 def kernel_bytes(kernel: KernelProgram) -> bytes:
@@ -290,6 +334,8 @@ def _collective(compiled: CompiledCollective) -> ManifestCollective:
         ),
         bound=compiled.proof.bound.throughput.words,
         variants=tuple(_variant(compiled, v) for v in compiled.variants),
+        problem_digest=_digest(problem_bytes(problem)),
+        proof_digest=_digest(proof_bytes(compiled.proof)),
     )
 
 
@@ -318,4 +364,6 @@ def _variant(compiled: CompiledCollective, variant: Variant) -> ManifestVariant:
         counters=tuple(ManifestCounter(c.kind.value, c.home, c.src, c.dst) for c in kernel.counters),
         kernel_sha256=_digest(variant.source.encode()),
         kernel_digest=_digest(kernel_bytes(kernel)),
+        schedule_digest=_digest(schedule_bytes(variant.schedule)),
+        program_digest=_digest(program_bytes(variant.program)),
     )

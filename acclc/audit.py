@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acclc.artefact import Artefact, CompiledCollective, Variant, load_artefact
+from acclc.artefact import Artefact, CompiledCollective, Variant, read_artefact
+from acclc.simulate import size_ranges
 from acclc.verify import Finding, Report, check_kernel, check_problem, check_program, check_schedule
 from acclc.verify.certificate import check_certificate
 from acclc_runtime.manifest import manifest_bytes
@@ -40,9 +41,13 @@ def audit(folder: Path) -> list[Row]:
     Raises:
         DamagedFileError: a file is missing, truncated or of another version.
     """
-    artefact = load_artefact(folder)
+    artefact = read_artefact(folder)
     rows = [row for collective in artefact.collectives for row in _collective(collective)]
-    rows.append(Row("files", tuple(_files(artefact, folder))))
+    if all(row.ok for row in rows):
+        rows.append(Row("files", tuple(_files(artefact, folder))))
+    else:
+        refused = Finding("artefact.derived", "not compared: what they are made from does not verify", "files")
+        rows.append(Row("files", (refused,)))
     return rows
 
 
@@ -55,8 +60,23 @@ def _collective(collective: CompiledCollective) -> Iterator[Row]:
     rounds = bound.rounds_per_chunk
     proof = check_certificate(problem, bound)
     yield Row(f"{collective.name}: bound", proof.findings, f"{rounds} rounds a chunk" if rounds is not None else "")
+    sound = True
     for variant in collective.variants:
-        yield from _variant(collective, variant)
+        for row in _variant(collective, variant):
+            sound &= row.ok
+            yield row
+    if sound:
+        yield Row(f"{collective.name}: sizes", tuple(_sizes(collective)))
+
+
+def _sizes(collective: CompiledCollective) -> Iterator[Finding]:
+    """Each variant is chosen for the sizes at which it is the fastest."""
+    ranges = size_ranges(collective.problem, [v.schedule for v in collective.variants])
+    for variant, found in zip(collective.variants, ranges, strict=True):
+        stated = (variant.min_bytes, variant.max_bytes)
+        if stated != (found or (None, None)):
+            message = f"is said to be best for {stated[0]} to {stated[1]} bytes; that is {found}"
+            yield Finding("artefact.sizes", message, f"{collective.name}/{variant.id}")
 
 
 def _variant(collective: CompiledCollective, variant: Variant) -> Iterator[Row]:

@@ -101,17 +101,28 @@ def compile_source(
     options = options or Options()
     analysis = analyse(source, options)
     collectives = tuple(compile_problem(p, options, observer or Silent()) for p in analysis.problems)
-    emit = analysis.emit
-    return Artefact(name, f"acclc {__version__}", collectives, emit.types, emit.ops, emit.arch)
+    types, ops, architectures = _narrowed(analysis)
+    return Artefact(name, f"acclc {__version__}", collectives, types, ops, architectures)
+
+
+def _narrowed(analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What ``emit`` narrows of types, operators and architectures; empty for all, types that are only moved too."""
+    from acclc.sema.emit import EmitSettings
+
+    found, everything = analysis.emit, EmitSettings()
+    return (
+        () if found.types == everything.types else found.types,
+        () if found.ops == everything.ops else tuple(op.value for op in found.ops),
+        () if found.arch == everything.arch else found.arch,
+    )
 
 
 def compile_problem(problem: Problem, options: Options, observer: Observer) -> CompiledCollective:
     """Compile one collective: the pipeline below the language."""
     started = time.perf_counter()
     result = synthesize(problem, options, observer)
-    observer.stage(problem, "kernels")
     ranges = size_ranges(problem, [s.schedule for s in result.solutions])
-    variants = tuple(lower(problem, s, sizes) for s, sizes in zip(result.solutions, ranges, strict=True))
+    variants = tuple(lower(problem, s, sizes, observer) for s, sizes in zip(result.solutions, ranges, strict=True))
     proof = Proof(result.bound, result.status, result.excluded, result.complete, result.reproducible, result.notes)
     return CompiledCollective(problem.without_spans(), proof, variants, time.perf_counter() - started)
 
@@ -144,22 +155,27 @@ def synthesize(problem: Problem, options: Options, observer: Observer) -> Result
     )
     if not result.solutions:
         raise NoScheduleError(problem, result)
+    observer.stage(problem, "verifying bound and schedules")
     demand_verified(problem, "bound", check_certificate(problem, result.bound))
     for solution in result.solutions:
         demand_verified(problem, "schedule", check_schedule(problem, solution.schedule))
     return result
 
 
-def lower(problem: Problem, solution: Solution, sizes: tuple[int, int | None] | None) -> Variant:
+def lower(
+    problem: Problem, solution: Solution, sizes: tuple[int, int | None] | None, observer: Observer | None = None
+) -> Variant:
     """Schedule -> Program -> KernelProgram -> source, each level verified."""
     from acclc.codegen import generate
     from acclc.lower import lower_kernel, lower_program
     from acclc.verify import check_kernel, check_program
     from acclc.verify.schedule import time_per_shard_byte
 
-    schedule = solution.schedule
+    schedule, observer = solution.schedule, observer or Silent()
+    observer.stage(problem, f"program of {schedule.id}")
     program = lower_program(problem, schedule)
     demand_verified(problem, "program", check_program(problem, schedule, program))
+    observer.stage(problem, f"kernel of {schedule.id}")
     kernel = lower_kernel(problem, program)
     demand_verified(problem, "kernel program", check_kernel(problem, schedule, kernel))
     low, high = sizes if sizes is not None else (None, None)
@@ -194,13 +210,19 @@ def emit_levels(path: str | Path, level: str, options: Options, observer: Observ
                     yield variant.source
 
 
-def headroom(path: str | Path, options: Options, size: int = 64 * 2**20) -> list[Headroom]:
-    """Each collective's bounds beside ring and tree at S = ``size`` bytes: is it worth compiling at all."""
+def headroom(
+    path: str | Path, options: Options, size: int = 64 * 2**20, observer: Observer | None = None
+) -> Iterator[Headroom]:
+    """Yield each collective's bounds beside ring and tree at S = ``size`` bytes: is it worth compiling at all."""
     from acclc.bounds import bound
     from acclc.forecast import Headroom
 
-    problems = analyse(read_source(Path(path)), options).problems
-    return [Headroom(p, bound(p), size, baselines(p, shard_bytes(p, size))) for p in problems]
+    observer = observer or Silent()
+    for problem in analyse(read_source(Path(path)), options).problems:
+        observer.stage(problem, "bound")
+        proven = bound(problem)
+        observer.stage(problem, "ring and tree, simulated")
+        yield Headroom(problem, proven, size, baselines(problem, shard_bytes(problem, size)))
 
 
 def demand_verified(problem: Problem, level: str, report: Report[Any]) -> None:

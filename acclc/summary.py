@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 from acclc.artefact import Artefact, CompiledCollective, Variant
 from acclc.forecast import Headroom, bound_seconds
-from acclc.ir.problem import NodeKind, Problem
-from acclc.ir.result import Bound, Result, Status
+from acclc.ir.problem import Goal, GoalKind, NodeKind, Problem, Topology
+from acclc.ir.result import Bound, Excluded, Result, Status
 from acclc.simulate import size_bytes, step_time
+from acclc.simulate.baselines import RINGED
 
 
 def algbw_GBps(problem: Problem, time_per_byte: Fraction) -> float:  # noqa: N802  GBps is the unit
@@ -32,17 +34,10 @@ def latency_us(problem: Problem, variant: Variant) -> float:
 
 def artefact_json(artefact: Artefact, folder: str | None, seconds: float) -> dict[str, Any]:
     """The object that ``acclc compile --json`` prints."""
-    topology = artefact.collectives[0].problem.topology
-    switches = sum(n.kind is NodeKind.SWITCH for n in topology.nodes)
     return {
         "name": artefact.name,
         "artefact": folder,
-        "topology": {
-            "name": topology.name,
-            "ranks": len(topology.ranks),
-            "switches": switches,
-            "links": sum(link.count for link in topology.links),
-        },
+        "topology": topology_json(artefact.collectives[0].problem.topology),
         "seconds": seconds,
         "verified": True,  # the driver stops at the first level that does not verify
         "reproducible": artefact.reproducible,
@@ -50,23 +45,44 @@ def artefact_json(artefact: Artefact, folder: str | None, seconds: float) -> dic
     }
 
 
+def topology_json(topology: Topology) -> dict[str, Any]:
+    """A topology in figures; ``links`` counts every lane and direction."""
+    return {
+        "name": topology.name,
+        "ranks": len(topology.ranks),
+        "switches": sum(n.kind is NodeKind.SWITCH for n in topology.nodes),
+        "links": sum(link.count for link in topology.links),
+    }
+
+
+def _problem_json(problem: Problem) -> dict[str, Any]:
+    return {
+        "name": problem.name,
+        "collective": problem.collective.value,
+        "topology": problem.topology.name,
+        "ranks": len(problem.group),
+        "goal": goal_words(problem.goal).removeprefix("goal "),
+    }
+
+
+def _excluded_json(excluded: Iterable[Excluded]) -> list[dict[str, Any]]:
+    return [
+        {"chunks": e.chunks, "steps": e.steps, "rounds": e.rounds, "reason": e.reason, "detail": e.detail}
+        for e in excluded
+    ]
+
+
 def collective_json(compiled: CompiledCollective) -> dict[str, Any]:
     """One entry of ``collectives``."""
     problem, proof = compiled.problem, compiled.proof
     return {
-        "name": compiled.name,
-        "collective": problem.collective.value,
-        "topology": problem.topology.name,
-        "ranks": len(problem.group),
+        **_problem_json(problem),
         "status": proof.status.value,
         "complete": proof.complete,
         "bound": bound_json(problem, proof.bound),
         "verified": True,
         "seconds": compiled.seconds,
-        "excluded": [
-            {"chunks": e.chunks, "steps": e.steps, "rounds": e.rounds, "reason": e.reason, "detail": e.detail}
-            for e in proof.excluded
-        ],
+        "excluded": _excluded_json(proof.excluded),
         "notes": list(proof.notes),
         "variants": [_variant_json(compiled, v) for v in compiled.variants],
     }
@@ -135,18 +151,48 @@ def gap_words(distance: Fraction | None) -> str:
     return "at the bound" if distance == 0 else f"+{float(distance) * 100:.1f} %"
 
 
-def no_schedule_json(problem: Problem, result: Result) -> dict[str, Any]:
-    """What ``--json`` prints when there is no schedule (exit 3)."""
+def goal_words(goal: Goal) -> str:
+    """A goal as the language says it."""
+    match goal.kind:
+        case GoalKind.POINT:
+            figures = (("chunks", goal.chunks), ("steps", goal.steps), ("rounds", goal.rounds))
+            return "goal " + ", ".join(f"{word} {value}" for word, value in figures if value is not None)
+        case GoalKind.SIZES:
+            sizes = (s for s in (goal.min_bytes, goal.max_bytes) if s is not None)
+            return "goal size " + " .. ".join(map(size_words, sizes))
+        case _:
+            return f"goal {goal.kind.value}"
+
+
+def rounds_words(bound: Bound) -> str:
+    """``7/6 rounds a chunk, ``; nothing where there is no common unit of rate."""
+    rate = bound.rounds_per_chunk
+    return "" if rate is None else f"{rate} round{'' if rate == 1 else 's'} a chunk, "
+
+
+def no_schedule_json(name: str, problem: Problem, result: Result, seconds: float) -> dict[str, Any]:
+    """What ``compile --json`` prints when a collective has no schedule (exit 3): as otherwise, but no artefact."""
     return {
-        "name": problem.name,
-        "status": result.status.value,
-        "bound": bound_json(problem, result.bound),
-        "excluded": [
-            {"chunks": e.chunks, "steps": e.steps, "rounds": e.rounds, "reason": e.reason, "detail": e.detail}
-            for e in result.excluded
-        ],
-        "notes": list(result.notes),
+        "name": name,
+        "artefact": None,
+        "topology": topology_json(problem.topology),
+        "seconds": seconds,
         "verified": False,
+        "reproducible": result.reproducible,
+        "status": result.status.value,
+        "collectives": [
+            {
+                **_problem_json(problem),
+                "status": result.status.value,
+                "complete": result.complete,
+                "bound": bound_json(problem, result.bound),
+                "verified": False,
+                "seconds": seconds,
+                "excluded": _excluded_json(result.excluded),
+                "notes": list(result.notes),
+                "variants": [],
+            }
+        ],
     }
 
 
@@ -157,16 +203,24 @@ def no_schedule_words(problem: Problem, result: Result) -> str:
     else:
         head = f"unknown: no schedule of {problem.name!r} within the goal's limits was found in time"
     lines = [head, f"  bound: {result.bound.throughput.words}", f"         {result.bound.latency.words}"]
-    for e in result.excluded:
-        lines.append(
-            f"  excluded: chunks {e.chunks}, steps {e.steps}, rounds {e.rounds}: {e.reason} {e.detail}".rstrip()
-        )
+    lines += [f"  excluded: {_excluded_words(e)}" for e in result.excluded]
     lines += [f"  {note}" for note in result.notes]
     if result.status is Status.INFEASIBLE:
         lines.append("help: raise the limits, or leave one out to let acclc choose it")
     else:
         lines.append("help: give it more time with --time-limit, more --workers, or looser limits")
     return "\n".join(lines)
+
+
+def _excluded_words(excluded: Excluded) -> str:
+    figures = [("chunks", excluded.chunks), ("steps", excluded.steps)]
+    if excluded.rounds > 0:  # a bound may exclude every number of rounds
+        figures.append(("rounds", excluded.rounds))
+    by = {"bound": "by a bound", "infeasible": "the solver proved that there is none"}.get(
+        excluded.reason, excluded.reason
+    )
+    detail = f": {excluded.detail}" if excluded.detail else ""
+    return ", ".join(f"{word} {value}" for word, value in figures) + f", {by}{detail}"
 
 
 def headroom_json(headroom: Headroom) -> dict[str, Any]:
@@ -197,12 +251,15 @@ def headroom_words(headroom: Headroom) -> str:
     least = bound_seconds(problem, bound, headroom.size)
     rate = algbw_GBps(problem, bound.throughput.time_per_byte)
     lines = [f"{problem.name} on {problem.topology.name}, {len(problem.group)} ranks"]
-    rounds = "" if bound.rounds_per_chunk is None else f"{bound.rounds_per_chunk} rounds a chunk, "
+    rounds = rounds_words(bound)
     lines.append(f"  throughput  {rounds}at most {rate:.3f} GB/s: {bound.throughput.words}")
     lines.append(f"  latency     {bound.latency.words}")
     lines.append(f"  headroom    at {size_words(headroom.size)} the bound is {float(least * 10**6):.1f} us")
     for baseline in headroom.baselines:
         seconds = baseline.timeline.seconds
         times = f"{float(seconds / least):.2f} x the bound" if least else ""
-        lines.append(f"    {baseline.name:24} {float(seconds * 10**6):10.1f} us  {times}")
+        lines.append(f"    {baseline.name:24} {float(seconds * 10**6):10.1f} us  {times}".rstrip())
+    shapes = ("ring", "tree") if problem.collective in RINGED else ("direct",)
+    for shape in sorted(set(shapes) - {b.name for b in headroom.baselines}):
+        lines.append(f"    {shape:24} left out: this graph has none, or it takes too many transfers to simulate")
     return "\n".join(lines)

@@ -33,7 +33,9 @@ def latency_bound(problem: Problem) -> LatencyBound:
         return LatencyBound(0, None, Fraction(0), None, "no data has to move")
     words = f"{_ends(topology, farthest)}: {steps} step{'s' if steps != 1 else ''}"
     if seconds > 0:
-        words += f"; {_ends(topology, slowest)}: {seconds_text(seconds)} of link latency"
+        same = (farthest.src, farthest.dst) == (slowest.src, slowest.dst)
+        words += " and " if same else f"; {_ends(topology, slowest)}: "
+        words += f"{seconds_text(seconds)} of link latency"
     return LatencyBound(steps, farthest, seconds, slowest, words)
 
 

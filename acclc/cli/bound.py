@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from acclc.cli.common import file_argument, json_option, parse_settings, print_json
 from acclc.cli.failures import OK
+from acclc.cli.progress import ProgressLine
 
 
 @click.command("bound")
@@ -20,10 +22,13 @@ def command(file: Path, settings: tuple[str, ...], without: tuple[str, ...], as_
     from acclc.driver import Options, headroom
     from acclc.summary import headroom_json, headroom_words
 
-    results = headroom(file, Options(parse_settings(settings), tuple(without)))
+    with ProgressLine(sys.stderr) as line:
+        results = list(headroom(file, Options(parse_settings(settings), tuple(without)), observer=line))
     if as_json:
         print_json({"collectives": [headroom_json(h) for h in results]})
         return OK
-    for result in results:
-        click.echo(headroom_words(result))
+    if not results:
+        click.echo(f"{file} declares no collective, so there is nothing to bound", err=True)
+        return OK
+    click.echo("\n\n".join(map(headroom_words, results)))
     return OK

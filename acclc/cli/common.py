@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+
+from acclc.cli.failures import describe
 
 if TYPE_CHECKING:
     from acclc.artefact import Artefact, CompiledCollective, Variant
@@ -16,12 +20,28 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 only_option = click.option(
     "--only", metavar="NAME[/VARIANT]", help="One collective of the artefact, or one variant of it."
 )
-artefact_argument = click.argument("artefact", type=click.Path(exists=True, file_okay=False, path_type=Path))
+artefact_argument = click.argument("artefact", type=click.Path(path_type=Path))
 file_argument = click.argument("file", type=click.Path(path_type=Path))
+
+
+def json_option(command: F) -> F:
+    """Add ``--json``: exactly one JSON object on standard output, after a failure too."""
+
+    @functools.wraps(command)
+    def answering(*arguments: Any, as_json: bool, **options: Any) -> Any:
+        try:
+            return command(*arguments, as_json=as_json, **options)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            if as_json:
+                print_json(describe(error))
+            raise
+
+    return click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")(cast(F, answering))
 
 
 def compile_options(command: F) -> F:
@@ -105,12 +125,18 @@ def select(artefact: Artefact, only: str | None) -> list[tuple[CompiledCollectiv
     raise click.BadParameter(f"no collective {name!r} in the artefact; it has {have}", param_hint="--only")
 
 
-def write_text(path: Path, text: str, *, force: bool = True) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all; ``-`` is standard output."""
     if str(path) == "-":
         sys.stdout.write(text)
         return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.partial")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

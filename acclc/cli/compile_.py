@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from acclc.cli.common import compile_options, file_argument, json_option, make_options, print_json
 from acclc.cli.failures import NO_SCHEDULE, OK
+
+if TYPE_CHECKING:
+    from acclc.driver import NoScheduleError
 
 
 @click.command("compile")
@@ -38,11 +42,13 @@ def command(
     as_json: bool,
 ) -> int:
     """Compile FILE: find schedules, prove them, generate kernels, and write an artefact that Python can import."""
-    from acclc.artefact import Artefact, check_output
+    from acclc.artefact import Artefact, OutputError, check_output
     from acclc.cli.progress import ProgressLine
     from acclc.driver import NoScheduleError, compile_file, emit_levels
     from acclc.summary import artefact_json
 
+    if emit is not None and (as_json or output is not None):
+        raise click.UsageError("--emit prints a level as text and writes no artefact: it goes without --json and -o")
     started = time.perf_counter()
     options = make_options(settings, without, time_limit, seed, workers)
     target = output if output is not None else Path("build") / file.stem
@@ -56,10 +62,11 @@ def command(
             check_output(target, force=force)
             artefact = compile_file(file, options, line)
         except NoScheduleError as failure:
-            return _no_schedule(failure, as_json)
+            return _no_schedule(failure, target.name, time.perf_counter() - started, as_json)
     if not artefact.collectives:
-        click.echo(f"{file} declares no collective: nothing to compile", err=True)
-        return OK
+        raise OutputError(
+            f"{file} declares no collective, so there is nothing to compile; add one, as `all_gather on ...`"
+        )
     artefact.save(target, force=force)
     seconds = time.perf_counter() - started
     if as_json:
@@ -71,12 +78,10 @@ def command(
     return OK
 
 
-def _no_schedule(failure: Exception, as_json: bool) -> int:
-    from acclc.driver import NoScheduleError
+def _no_schedule(failure: NoScheduleError, name: str, seconds: float, as_json: bool) -> int:
     from acclc.summary import no_schedule_json, no_schedule_words
 
-    assert isinstance(failure, NoScheduleError)
     if as_json:
-        print_json(no_schedule_json(failure.problem, failure.result))
+        print_json(no_schedule_json(name, failure.problem, failure.result, seconds))
     click.echo(no_schedule_words(failure.problem, failure.result), err=True)
     return NO_SCHEDULE

@@ -1,7 +1,10 @@
-"""The progress line: what is being compiled, with bound, best and gap, on a terminal only."""
+"""The progress line: what is being compiled, with bound, best and gap."""
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -10,11 +13,16 @@ if TYPE_CHECKING:
     from acclc.solve.protocol import Progress
 
 
-class ProgressLine:
-    """An observer that rewrites one line of a terminal; silent where the output is no terminal."""
+SECONDS_BETWEEN_LINES = 10.0
 
-    def __init__(self, stream: TextIO) -> None:
+
+class ProgressLine:
+    """An observer that rewrites one line of a terminal; into a log it writes a line every ten seconds at most."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
+        self._clock = clock
+        self._last = clock()
         self._shown = False
         self._live = stream.isatty()
 
@@ -35,9 +43,14 @@ class ProgressLine:
 
     def _show(self, text: str) -> None:
         if self._live:
-            self._stream.write(f"\r\x1b[K{text[:100]}")
+            width = shutil.get_terminal_size().columns - 1  # a line that wraps could not be taken back
+            self._stream.write(f"\r\x1b[K{text[:width]}")
             self._stream.flush()
             self._shown = True
+        elif self._clock() - self._last >= SECONDS_BETWEEN_LINES:
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+            self._last = self._clock()
 
     def __enter__(self) -> ProgressLine:
         return self

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from acclc.cli.common import artefact_argument, json_option, only_option, print_json
 from acclc.cli.failures import FAULT, OK
 from acclc.cli.sizes import SIZE
+
+if TYPE_CHECKING:
+    from acclc_runtime.manifest import Manifest
 
 
 @click.command("run")
@@ -24,8 +28,8 @@ from acclc.cli.sizes import SIZE
     show_default=True,
     help="S in bytes; may be given several times.",
 )
-@click.option("--dtype", "dtypes", multiple=True, default=("f32",), show_default=True, help="Type; may be repeated.")
-@click.option("--op", "ops", multiple=True, default=("sum",), show_default=True, help="Operator; may be repeated.")
+@click.option("--dtype", "dtypes", multiple=True, help="Type; may be repeated. [f32, or the first that was emitted]")
+@click.option("--op", "ops", multiple=True, help="Operator; may be repeated. [those that the collectives are for]")
 @click.option("--iters", type=click.IntRange(1, 10**6), default=1, show_default=True)
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare with the collective's definition.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
@@ -45,14 +49,16 @@ def command(
     as_json: bool,
 ) -> int:
     """Run every variant of ARTEFACT on random data, in and out of place, and compare with the definition."""
+    from acclc_runtime.manifest import read_manifest
     from acclc_runtime.run import run_checks
 
+    manifest = read_manifest(artefact)
     rows = run_checks(
         artefact,
         backend=backend,
         sizes=sizes,
-        dtypes=dtypes,
-        ops=ops,
+        dtypes=dtypes or default_types(manifest),
+        ops=ops or default_operators(manifest),
         iterations=iters,
         check=check,
         seed=seed,
@@ -68,3 +74,14 @@ def command(
     print_runs(rows)
     click.echo(f"{len(rows)} runs, " + ("all right" if ok else f"{sum(not r.ok for r in rows)} WRONG"))
     return OK if ok else FAULT
+
+
+def default_types(manifest: Manifest) -> tuple[str, ...]:
+    """Return f32, or the first type of an artefact that does not have it."""
+    return ("f32",) if not manifest.types or "f32" in manifest.types else manifest.types[:1]
+
+
+def default_operators(manifest: Manifest) -> tuple[str, ...]:
+    """Return the operators that the collectives were written with, as far as they are emitted."""
+    written = tuple(dict.fromkeys(c.op for c in manifest.collectives if c.op is not None))
+    return tuple(op for op in written if not manifest.ops or op in manifest.ops) or manifest.ops[:1] or ("sum",)

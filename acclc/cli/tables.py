@@ -5,26 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.markup import escape
 from rich.table import Table
 
 from acclc.artefact import Artefact, CompiledCollective
 from acclc.forecast import Forecast
-from acclc.summary import algbw_GBps, gap, gap_words, latency_us, range_words, size_words
+from acclc.summary import algbw_GBps, gap, gap_words, goal_words, latency_us, range_words, rounds_words, size_words
 
 if TYPE_CHECKING:
     from acclc_runtime.run import RunRow
 
 
-def _print(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
-    """Print a table; the first ``left`` columns are words, the others figures."""
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, title_style="bold", pad_edge=False)
+WORDS = frozenset({"limited by", "result"})
+"""Columns of words, which take several lines where the terminal is narrow, of this many characters at least."""
+LEAST_WIDTH = 30
+UNBOUNDED = 10_000
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
+    """Print a table; the first ``left`` columns are words, the others figures, and words again in ``WORDS``.
+
+    Nothing is ever cut off: what a terminal is too narrow for goes on in the next line.
+    """
+    cells = list(rows)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    _console().print(table)
+        words = column in WORDS
+        justify: JustifyMethod = "left" if words or number < left else "right"
+        least = LEAST_WIDTH if words else max(map(cell_len, (column, *(row[number] for row in cells))))
+        table.add_column(column, justify=justify, no_wrap=not words, min_width=least)
+    for row in cells:
+        table.add_row(*map(escape, row))
+    console = _console()
+    needed = console.measure(table, options=console.options.update_width(UNBOUNDED)).minimum
+    console.width = max(console.width, needed)
+    with console.capture() as capture:
+        console.print(table)
+    lines = (line.rstrip() for line in capture.get().splitlines())
+    click.echo("\n".join(line for line in lines if line))
 
 
 def _console() -> Console:
@@ -37,14 +59,13 @@ def _console() -> Console:
 
 def print_summary(artefact: Artefact, folder: str, seconds: float) -> None:
     """Print what was found, for a person to take in within seconds."""
-    console = _console()
     for compiled in artefact.collectives:
-        _print_collective(console, compiled)
-    marks = "" if artefact.reproducible else " (not reproducible: cut by the clock or several workers)"
-    console.print(f"verified, written to {folder} in {seconds:.1f} s{marks}", soft_wrap=True)
+        _print_collective(compiled)
+    marks = "" if artefact.reproducible else " (not reproducible: cut by the clock, interrupted, or several workers)"
+    click.echo(f"verified, written to {folder} in {seconds:.1f} s{marks}")
 
 
-def _print_collective(console: Console, compiled: CompiledCollective) -> None:
+def _print_collective(compiled: CompiledCollective) -> None:
     problem, bound = compiled.problem, compiled.proof.bound
     rate = algbw_GBps(problem, bound.throughput.time_per_byte)
     rows = []
@@ -65,18 +86,20 @@ def _print_collective(console: Console, compiled: CompiledCollective) -> None:
         )
     columns = ("variant", "strategy", "chunks", "steps", "rounds", "GB/s", "gap", "latency us", "best for")
     title = f"{compiled.name}: {problem.collective.value} on {problem.topology.name}, {len(problem.group)} ranks"
-    _print(f"{title}, {compiled.proof.status.value}", columns, rows, left=2)
-    rounds = "" if bound.rounds_per_chunk is None else f"{bound.rounds_per_chunk} rounds a chunk, "
-    console.print(f"  bound {rounds}{rate:.2f} GB/s: {bound.throughput.words}", soft_wrap=True)
+    click.secho(f"{title}; {goal_words(problem.goal)}: {compiled.proof.status.value}", bold=True)
+    print_table(columns, rows, left=2)
+    click.echo()
+    click.echo(f"  bound {rounds_words(bound)}{rate:.2f} GB/s: {bound.throughput.words}")
+    for note in compiled.proof.notes:
+        click.echo(f"  {note}")
     if not compiled.proof.complete:
-        console.print("  the search was cut short: better schedules may exist", soft_wrap=True)
-    console.print()
+        click.echo("  not proven to be the best: better schedules may exist")
+    click.echo()
 
 
 def print_forecast(rows: Iterable[Forecast]) -> None:
     """Print simulated times."""
-    _print(
-        "",
+    print_table(
         ("collective", "variant", "size", "time us", "GB/s", "x bound", "limited by"),
         [
             (
@@ -96,15 +119,15 @@ def print_forecast(rows: Iterable[Forecast]) -> None:
 
 def print_runs(rows: Iterable[RunRow]) -> None:
     """Print what ran, and whether it was right. A failed row shows no rate."""
-    _print(
-        "",
-        ("collective", "variant", "type", "op", "size", "in place", "time us", "GB/s", "result"),
+    print_table(
+        ("collective", "variant", "type", "op", "chosen by", "size", "in place", "time us", "GB/s", "result"),
         [
             (
                 r.collective,
                 r.variant,
                 r.dtype,
                 r.op or "-",
+                r.chosen,
                 size_words(r.bytes),
                 "yes" if r.in_place else "no",
                 f"{r.seconds * 1e6:.1f}" if r.ok else "-",
@@ -113,5 +136,5 @@ def print_runs(rows: Iterable[RunRow]) -> None:
             )
             for r in rows
         ],
-        left=4,
+        left=5,
     )

@@ -19,7 +19,7 @@ from acclc.cli.sizes import SIZE
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="The trace; - for standard output. A folder where --only leaves several variants.",
+    help="The trace, - for standard output; or a folder: where there are several variants, or it exists.",
 )
 @click.option("--size", type=SIZE, default="64MiB", show_default=True, help="S in bytes for which times are simulated.")
 @only_option
@@ -36,7 +36,7 @@ def command(artefact: Path, output: Path, size: int, only: str | None) -> int:
     if len(names) > 1 and str(output) == "-":
         raise click.UsageError("several variants do not fit one stream; choose one with --only NAME/VARIANT")
     for name, variant in names:
-        target = output if len(names) == 1 else output / f"{name}-{variant}.json"
+        target = output / f"{name}-{variant}.json" if len(names) > 1 or output.is_dir() else output
         trace = chrome_trace(view, only=f"{name}/{variant}")
         write_text(target, json.dumps(trace, allow_nan=False) + "\n")
     if str(output) != "-":

@@ -15,6 +15,7 @@ from acclc.ir.kernel_program import (
 )
 from acclc.ir.plan import KernelPlan, PlanBlock, PlanCounter, PlanPart, PlanPlace, PlanStatement
 from acclc.ir.program import Buffer, Extent
+from acclc_runtime.layout import RankLayout, layout_digest
 
 LARGEST_DENOMINATOR = 2**31 - 1
 """Of a chunk's boundary: the generated 64-bit arithmetic is exact up to here for any count."""
@@ -37,8 +38,11 @@ def make_plan(kernel: KernelProgram) -> KernelPlan:
     """
     if kernel.protocol != "simple":
         raise KernelProgramError(f"protocol {kernel.protocol!r} has no generated code")
-    if kernel.slot_depth < 1 or kernel.channels < 1 or kernel.contributors < 1:
-        raise KernelProgramError("slot depth, channels and contributors are at least 1")
+    # no contributors: the reductions have no one divisor, and only avg has no instance
+    if kernel.slot_depth < 1 or kernel.channels < 1 or kernel.contributors < 0:
+        raise KernelProgramError("slot depth and channels are at least 1, contributors at least 0")
+    if len(kernel.positions) != len(kernel.ranks):
+        raise KernelProgramError(f"{len(kernel.positions)} positions for {len(kernel.ranks)} ranks")
     position = {rank.rank: n for n, rank in enumerate(kernel.ranks)}
     counters = _counters(kernel, position)
     parts = _parts(kernel)
@@ -61,6 +65,20 @@ def make_plan(kernel: KernelProgram) -> KernelPlan:
         counters=counters,
         blocks=blocks,
         first_blocks=first,
+        layout=_layout(kernel),
+    )
+
+
+def _layout(kernel: KernelProgram) -> str:
+    owners = [b.rank for b in kernel.blocks]
+    ranks = [
+        RankLayout(r.rank, position, r.input_units, r.output_units, r.slots, owners.count(r.rank))
+        for r, position in zip(kernel.ranks, kernel.positions, strict=True)
+    ]
+    longest = max((e.end - e.begin for p in _puts(kernel.blocks) for e in _extents(p)), default=Fraction(1))
+    homes = [c.home for c in kernel.counters]
+    return layout_digest(
+        ranks, homes, kernel.in_place, kernel.contributors, kernel.channels, kernel.slot_depth, longest
     )
 
 

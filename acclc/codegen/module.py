@@ -19,6 +19,10 @@ def render_module(manifest: Manifest) -> str:
         variable_end_string="}",
         autoescape=False,  # Python is generated, not HTML; every name was checked to be an identifier
     )
+    emitted = {"types": manifest.types, "operators": manifest.ops, "architectures": manifest.architectures}
     return environment.get_template("module.py.j2").render(
-        name=manifest.name, collectives=[c.name for c in manifest.collectives], compiler=manifest.compiler
+        name=manifest.name,
+        collectives=[c.name for c in manifest.collectives],
+        compiler=manifest.compiler,
+        emitted=[f"{what}: {', '.join(values)}" for what, values in emitted.items() if values],
     )

@@ -59,7 +59,8 @@ COLLECTIVE_CODES: tuple[CatalogueEntry, ...] = (
     CatalogueEntry(
         "bad-limit",
         "a limit out of its range",
-        "Chunks, steps, rounds and blocks are from 1 to 1,000,000, channels from 1 to 64.",
+        "Chunks, steps and rounds are from 1 to 1,000,000, channels from 1 to 64, blocks from 2 to 1,000,000: one"
+        " block of a GPU does its local work, the others serve its links.",
         "all_gather on dgx1 { chunks up to 0 }\n",
         "all_gather on dgx1 { chunks up to 6 }\n",
     ),
@@ -107,6 +108,14 @@ COLLECTIVE_CODES: tuple[CatalogueEntry, ...] = (
         "broadcast on dgx1 among g[0..3] { root g[3] }\n",
     ),
     CatalogueEntry(
+        "relay-outside-group",
+        "a relay that is not in the group",
+        "A collective runs on the GPUs of its group alone: the others run nothing, so they cannot pass data on.\n"
+        "Switches, hosts and NICs need not be named.",
+        "broadcast on dgx1 among g[0..3] { relays g[4] }\n",
+        "broadcast on dgx1 among g[0..3] { relays g[3] }\n",
+    ),
+    CatalogueEntry(
         "many-roots",
         "more than one root",
         "There is one root. An array without an index names all its nodes.",
@@ -138,7 +147,7 @@ COLLECTIVE_CODES: tuple[CatalogueEntry, ...] = (
         "not-connected",
         "data has no way to where it is needed",
         "From every rank that holds data, links must lead to every rank that needs it. Links written `->` lead in"
-        " one direction only.",
+        " one direction only. GPUs outside the group of `among` run nothing, so they pass nothing on.",
         "topology x {\n    link l { 1 GB/s }\n    gpu g[2]\n    g[0] -> g[1] : l\n}\nall_gather on x\n",
         "topology x {\n    link l { 1 GB/s }\n    gpu g[2]\n    g[0] <-> g[1] : l\n}\nall_gather on x\n",
     ),

@@ -87,3 +87,5 @@ class KernelPlan:
     blocks: tuple[PlanBlock, ...]
     first_blocks: tuple[int, ...]
     """By position: the number of the rank's block 0."""
+    layout: str
+    """Digest of what the manifest must agree on: see ``acclc_runtime.layout``."""

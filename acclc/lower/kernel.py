@@ -244,7 +244,8 @@ class _Body:
         receiver = self.ranks[operation.peer]
         target = receiver.receives[operation.transfer].target
         if _is_slot(target):
-            for counter in self.counters.credits_of[edge]:
+            # none where nobody reads what is sent: the writer's own order is enough then
+            for counter in self.counters.credits_of.get(edge, ()):
                 self._await(counter, 1, operation, lag=self.slot_depth)
         self._put(operation, target, operation.peer)
         self._post(self.counters.arrival[edge], operation.fifo + 1, operation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 from acclc.ir.problem import NodeKind, Rank, Shard, Topology
@@ -62,6 +63,27 @@ def explain(topology: Topology, reached: frozenset[int], source: Rank, target: R
     if not any(int(link.src) == source for link in topology.links):
         return (f"no link leaves `{names[source]}`",)
     return (f"no link joins the part of the machine with `{names[source]}` and the part with `{names[target]}`",)
+
+
+def outside_way(whole: Topology, group: Collection[Rank], source: Rank, target: Rank) -> tuple[Rank, ...]:
+    """Return the GPUs outside the ``group`` on a shortest way through the ``whole`` machine; empty if there is none."""
+    successors: dict[int, list[int]] = {}
+    for link in whole.links:
+        successors.setdefault(link.src, []).append(link.dst)
+    came_from: dict[int, int] = {int(source): int(source)}
+    queue = deque([int(source)])
+    while queue and target not in came_from:
+        node = queue.popleft()
+        for following in successors.get(node, ()):
+            if following not in came_from:
+                came_from[following] = node
+                queue.append(following)
+    if target not in came_from:
+        return ()
+    way = [int(target)]
+    while way[-1] != source:
+        way.append(came_from[way[-1]])
+    return tuple(Rank(n) for n in reversed(way) if whole.nodes[n].kind is NodeKind.GPU and Rank(n) not in group)
 
 
 def _strong_components(successors: Sequence[Sequence[int]]) -> list[int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from acclc.diagnostics import Label, suggest
 from acclc.ir.problem import Collective, Demand, Goal, InPlace, Op, Problem, Rank, Shard
-from acclc.sema.checks import Reachability, explain
+from acclc.sema.checks import Reachability, explain, outside_way
 from acclc.sema.context import Context, Site
 from acclc.sema.limits import MAX_PLACES
 from acclc.sema.names import said_name
@@ -31,7 +31,7 @@ def analyse_use(use: ast.CollectiveUse, name: str, context: Context) -> Problem 
     if site is None or demand is None or collective is None:
         return None
     site = site.within(demand.group)
-    goal = with_relays(choices, site, context)
+    goal = with_relays(choices, demand.group, site, context)
     shards = _shards([demand], site, use.span, context)
     check_reachability(shards, site, goal, use.collective_span, context)
     if context.report.attempts > before or site.machine.broken:
@@ -82,10 +82,11 @@ def analyse_together(group: ast.Together, name: str, context: Context) -> Proble
     if site is None:
         return None
     _check_disjoint(demands, spans, site, context)
-    goal = with_relays(outer, site, context)
+    members = [rank for demand in demands for rank in demand.group]
+    goal = with_relays(outer, members, site, context)
     if report.attempts > before or site.machine.broken:
         return None
-    site = site.within([rank for demand in demands for rank in demand.group])
+    site = site.within(members)
     shards = _shards(demands, site, group.span, context)
     check_reachability(shards, site, goal, group.span, context)
     if report.attempts > before:
@@ -265,13 +266,21 @@ def has_room(places: int, span: Span, context: Context) -> bool:
     return False
 
 
-def with_relays(choices: Choices, site: Site, context: Context) -> Goal:
+def with_relays(choices: Choices, group: Collection[Rank], site: Site, context: Context) -> Goal:
     """Return the goal with the ranks of the ``relays`` hint looked up; errors are reported."""
     if choices.relays is None:
         return choices.goal
     chosen = context.ranks(choices.relays.nodes, site, Scope())
     if chosen is None or not context.distinct(chosen, site, "`relays`"):
         return choices.goal
+    for rank, span in chosen:
+        if rank not in group:
+            context.report.error(
+                "relay-outside-group",
+                f"the relay `{site.name(rank)}` is not in the group",
+                span,
+                help="GPUs outside the group run nothing and pass nothing on: take it into the group, or leave it out",
+            )
     hints = replace(choices.goal.hints, relays=tuple(rank for rank, _ in chosen))
     return replace(choices.goal, hints=hints)
 
@@ -280,17 +289,9 @@ def check_reachability(shards: Sequence[Shard], site: Site, goal: Goal, span: Sp
     """Report it if some data has no way to where it is needed, at all or within the ``relays``."""
     if site.machine.broken:
         return
-    reachability = Reachability(site.topology)
-    lost = reachability.missing(shards)
+    lost = Reachability(site.topology).missing(shards)
     if lost is not None:
-        source, target = lost
-        context.report.error(
-            "not-connected",
-            f"data of `{site.name(source)}` cannot reach `{site.name(target)}` in topology `{site.topology.name}`",
-            span,
-            notes=explain(site.topology, reachability.from_rank(source), source, target),
-            help="add the missing links, or choose a group that is connected",
-        )
+        _report_lost(*lost, site, span, context)
         return
     if goal.hints.relays is None:
         return
@@ -302,3 +303,24 @@ def check_reachability(shards: Sequence[Shard], site: Site, goal: Goal, span: Sp
             span,
             help="allow more GPUs to pass data on",
         )
+
+
+def _report_lost(source: Rank, target: Rank, site: Site, span: Span, context: Context) -> None:
+    """Report that data of ``source`` does not reach ``target``: for want of links, or of the GPUs between them."""
+    whole = context.frozen(site.machine).topology
+    between = outside_way(whole, site.group if site.group is not None else whole.ranks, source, target)
+    if between:
+        missing = listed(f"`{site.name(rank)}`" for rank in between)
+        notes: tuple[str, ...] = ("GPUs outside the group run nothing, so they pass nothing on",)
+        help = f"take {missing} into the group, or choose a group that is connected"
+    else:
+        notes = explain(whole, Reachability(whole).from_rank(source), source, target)
+        help = "add the missing links, or choose a group that is connected"
+    within = "within the group, " if between else ""
+    context.report.error(
+        "not-connected",
+        f"{within}data of `{site.name(source)}` cannot reach `{site.name(target)}` in topology `{site.topology.name}`",
+        span,
+        notes=notes,
+        help=help,
+    )

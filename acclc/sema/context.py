@@ -27,10 +27,12 @@ class Site:
     topology: Topology
     ids: Sequence[int]
     """Position in the machine -> NodeId."""
+    group: frozenset[Rank] | None = None
+    """Who takes part; None: every rank."""
 
     def within(self, group: Collection[Rank]) -> Site:
         """Return the same as the ranks of ``group`` see it, who alone take part."""
-        return replace(self, topology=induced(self.topology, group))
+        return replace(self, topology=induced(self.topology, group), group=frozenset(group))
 
     def name(self, rank: Rank) -> str:
         """Return the name of a rank's node."""

@@ -67,7 +67,7 @@ def analyse_custom(custom: ast.CustomCollective, name: str, context: Context) ->
             custom.topology.span,
             help="a collective needs two or more",
         )
-    goal = with_relays(choices, site, context)
+    goal = with_relays(choices, site.topology.ranks, site, context)
     if report.attempts > before or site.machine.broken:
         return None
     sketches = [

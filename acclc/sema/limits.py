@@ -21,4 +21,6 @@ MAX_BYTES = 2**60
 """Sizes of a goal."""
 MAX_LIMIT = 1_000_000
 """Chunks, steps, rounds, blocks."""
+MIN_BLOCKS = 2
+"""Of a GPU: one works locally, the others serve its links."""
 MAX_CHANNELS = 64

@@ -9,7 +9,7 @@ from acclc.diagnostics import Label, suggest
 from acclc.ir.problem import Goal, GoalKind, Op
 from acclc.sema import quantities
 from acclc.sema.arithmetic import evaluate
-from acclc.sema.limits import MAX_CHANNELS, MAX_LIMIT
+from acclc.sema.limits import MAX_CHANNELS, MAX_LIMIT, MIN_BLOCKS
 from acclc.sema.references import listed
 from acclc.sema.report import Report
 from acclc.sema.scope import Scope
@@ -149,13 +149,14 @@ def _goal(option: ast.GoalOption, goal: Goal, report: Report) -> Goal:
 
 def _limit(expression: ast.Expression, what: str, report: Report) -> int | None:
     value = evaluate(expression, Scope(), report)
+    least = MIN_BLOCKS if what == "blocks" else 1
     most = MAX_CHANNELS if what == "channels" else MAX_LIMIT
-    if value is not None and not 1 <= value <= most:
+    if value is not None and not least <= value <= most:
         report.error(
             "bad-limit",
             f"`{what}` cannot be {value}",
             expression.span,
-            help=f"it is a whole number from 1 to {most:,}",
+            help=f"it is a whole number from {least} to {most:,}",
         )
         return None
     return value

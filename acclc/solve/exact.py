@@ -84,9 +84,12 @@ def _search(prober: Prober, known: Iterable[Schedule]) -> Findings:
     goal = prober.problem.goal
     if any(map(needs_meeting, prober.problem.shards)):
         return shared.search(prober, known)
+    least = prober.least_steps()
+    if least is None:  # the hint on relays leaves no way; without a hint the bound would have said so
+        return Findings(complete=False)
     if goal.kind is GoalKind.POINT and goal.rounds is not None:
         return _point(prober, goal.rounds)
-    first = max(1, prober.bound.latency.steps)
+    first = max(1, prober.bound.latency.steps, least)
     cap = limits.chunk_cap(prober.problem)
     chunks = tuple(range(1, cap + 1))
     if goal.kind is GoalKind.POINT:

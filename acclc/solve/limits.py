@@ -45,7 +45,7 @@ def refused_by_bound(problem: Problem, bound: Bound) -> tuple[Excluded, ...] | N
     chunks = goal.chunks if point and goal.chunks is not None else 1  # more chunks never need fewer rounds
     steps = goal.steps
     if steps is not None and steps < bound.latency.steps:
-        detail = f"{steps} steps asked for; {bound.latency.words}"
+        detail = f"{steps} step{'s' if steps != 1 else ''} asked for; {bound.latency.words}"
         return (Excluded(chunks, steps, goal.rounds or 0, "bound", detail),)
     if goal.rounds is None:
         return None

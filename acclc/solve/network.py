@@ -86,7 +86,7 @@ def of_problem(problem: Problem) -> Network:
 def of_topology(topology: Topology, relays: frozenset[Rank] | None = None) -> Network:
     """Return the network of a topology. Without ``relays`` every rank may pass on data."""
     unit = topology.unit
-    capacity = [topology.lanes(link) for link in topology.links]
+    capacity = [int(link.capacity / unit) for link in topology.links if unit is not None]
     budgets_of: dict[LinkId, list[int]] = {}
     for row, budget in enumerate(topology.budgets, start=len(topology.links)):
         assert unit is not None

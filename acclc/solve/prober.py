@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
+from acclc.bounds.loads import computes
 from acclc.ir.problem import Problem
 from acclc.ir.result import Bound
 from acclc.ir.schedule import Schedule
@@ -92,13 +93,33 @@ class Prober:
         self._symmetries: Symmetries | None = None
         self._step_bounds: dict[int, Fraction] = {}
         hint = self.problem.goal.hints.relays
-        self.proves = not self.network.truncated and hint is None and not any(map(needs_meeting, self.problem.shards))
+        # switches that multicast or reduce can do more than the model lets them
+        gpus = self.problem.topology.ranks
+        able = any(computes(self.problem, n.id) for n in self.problem.topology.nodes[len(gpus) :])
+        met = any(map(needs_meeting, self.problem.shards))
+        self.proves = not (self.network.truncated or able or met) and hint is None
         """Whether an infeasible model means that there is no schedule."""
 
     @property
     def sensible(self) -> bool:
         """Whether rounds mean anything here, and the smallest question is small enough to ask."""
         return bool(self.network.edges) and max(self.network.capacity, default=0) <= LANE_LIMIT
+
+    def least_steps(self) -> int | None:
+        """The fewest steps in which distances let every item arrive, hints on relays kept; None: some never do."""
+        most = 0
+        for item in formulate(self.problem, self.network, 1, self.shared):
+            reached = 0
+            if item.root is not None:
+                into = self.network.hops((item.root,), backward=True)
+                if any(r not in into for r in item.sources):
+                    return None
+                reached = max(into[r] for r in item.sources)
+            out = self.network.hops(item.sources if item.root is None else (item.root,))
+            if any(r not in out for r in item.targets):
+                return None
+            most = max(most, reached + max((out[r] for r in item.targets), default=0))
+        return most
 
     # -- bounds ---------------------------------------------------------------------------------------------------
 

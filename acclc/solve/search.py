@@ -180,6 +180,8 @@ def _account(prober: Prober, within: Range, steps: int, best: _Best | None, find
     for chunks in within.chunks:
         if best is not None:
             rounds = ceil(best.rate * chunks) - 1
+            if within.rounds is not None:
+                rounds = min(rounds, within.rounds)
         elif within.rounds is not None:
             rounds = within.rounds
         else:

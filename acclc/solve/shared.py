@@ -50,6 +50,8 @@ def search(prober: Prober, known: Iterable[Schedule]) -> Findings:
     goal = prober.problem.goal
     found = Findings(complete=False)
     fronts: Fronts = {}
+    if prober.least_steps() is None:  # the hint on relays leaves no way to meet
+        return found
     try:
         found.schedules += _composed(prober, fronts)
         found.schedules += _gathered(prober, fronts)
@@ -103,8 +105,16 @@ def _gathered(prober: Prober, fronts: Fronts) -> list[Schedule]:
         chunks = (cap,) if goal.kind is GoalKind.POINT and goal.chunks is not None else tuple(range(1, cap + 1))
         with prober.ledger.slice(0.3) as ledger:
             inner = Prober(derived, bound_of(derived), ledger, "gathered")
-            found = frontier(inner, Range(chunks, first, last, goal.rounds)).schedules
+            found = _of_part(inner, Range(chunks, first, last, goal.rounds))
     return [lift_gathered(prober.problem, s, origins) for s in found]
+
+
+def _of_part(inner: Prober, within: Range) -> list[Schedule]:
+    """The frontier of a derived problem. An interrupt loses its schedules: they are of another problem."""
+    try:
+        return frontier(inner, within).schedules
+    except Interrupted:
+        raise KeyboardInterrupt from None
 
 
 def gather_problem(problem: Problem) -> tuple[Problem, tuple[tuple[ShardId, Rank | None], ...]]:
@@ -179,7 +189,7 @@ def _piece_frontier(prober: Prober, derived: Problem, cap: int, part: float) -> 
     last = None if goal.steps is None else goal.steps - 1
     with prober.ledger.slice(part) as ledger:
         inner = Prober(derived, bound, ledger, "composed")
-        return frontier(inner, Range(tuple(range(1, cap + 1)), max(1, bound.latency.steps), last)).schedules
+        return _of_part(inner, Range(tuple(range(1, cap + 1)), max(1, bound.latency.steps), last))
 
 
 def _mirrored(prober: Prober, copies: list[Schedule], scatter: Problem, gather: Problem) -> list[Schedule] | None:

@@ -39,11 +39,9 @@ def check_header(
     found: Collector,
 ) -> None:
     """What a Program and a KernelProgram say about the whole: ranks, in place, divisor."""
-    known = problem.topology.ranks
-    if len(set(ranks)) != len(ranks) or any(r not in known for r in ranks):
-        found.error(f"{level}.ranks", "ranks", f"{list(ranks)} are not distinct ranks of the topology")
-    for rank in sorted({int(p.rank) for s in problem.shards for p in (*s.inputs, *s.outputs)} - set(ranks)):
-        found.error(f"{level}.ranks", rank_name(problem, rank), "has data or needs some, but has no part in it")
+    group = [int(r) for r in problem.group]
+    if list(ranks) != group:  # the order is that of the manifest: by it the runtime passes each rank's memory
+        found.error(f"{level}.ranks", "ranks", f"{list(ranks)} are not the problem's group in its order, {group}")
     if in_place != offered_in_place(problem):
         found.error(
             f"{level}.in_place", "in_place", f"says {in_place!r}; the problem says {offered_in_place(problem)!r}"

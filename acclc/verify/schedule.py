@@ -95,7 +95,7 @@ def _check_chunks(problem: Problem, schedule: Schedule, found: Collector) -> Non
 
 def _check_references(problem: Problem, schedule: Schedule, found: Collector) -> None:
     """Ids are positions and name things that exist; steps are in range and in order."""
-    ranks = len(problem.topology.ranks)
+    ranks, group = len(problem.topology.ranks), set(problem.group)
     if any(r < 0 for r in schedule.rounds):
         found.error("schedule.rounds", "rounds", f"a step has a negative number of rounds: {schedule.rounds}")
     if schedule.pipelined and schedule.steps > len(schedule.transfers):
@@ -111,6 +111,9 @@ def _check_references(problem: Problem, schedule: Schedule, found: Collector) ->
         for rank in (t.src, t.dst):
             if not 0 <= rank < ranks:
                 found.error("schedule.ids", where, f"rank {rank} does not exist")
+            elif rank not in group:
+                message = f"{rank_name(problem, rank)} is in no group: it runs nothing"
+                found.error("schedule.group", where, message)
         if not 0 <= t.step < schedule.steps:
             found.error("schedule.steps", where, f"step {t.step} is not within 0..{schedule.steps - 1}")
         if t.step < previous:

@@ -118,6 +118,9 @@ def _of_torch(tensor: Any, dtype: str | None) -> UserBuffer:
     index = getattr(tensor.device, "index", None) or 0
     if getattr(tensor, "requires_grad", False):
         raise ArgumentError("is a tensor that requires a gradient; pass tensor.detach()")
+    for lazy, resolve in (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg")):
+        if getattr(tensor, lazy, bool)():
+            raise ArgumentError(f"is a view whose memory holds other values than it shows; pass tensor.{resolve}()")
     return UserBuffer(
         owner=tensor,
         dtype=kind,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +11,7 @@ from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.backends.base import Call
 from acclc_runtime.backends.registry import open_backend
 from acclc_runtime.errors import ArgumentError
+from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.selection import by_name, choose, format_bytes, size_bytes
 from acclc_runtime.settings import debug_enabled, say, timeout_seconds
@@ -50,7 +50,7 @@ class LocalGroup:
         if origin == "ACCLC_TIMEOUT":
             say(f"ACCLC_TIMEOUT: a wait without progress ends after {self._timeout_s:g} s")
         self._backend, self._note = open_backend(backend, artefact, options, fallback)
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._closed = False
         self._said: set[str] = set()
 

@@ -139,6 +139,9 @@ def _fault(manifest: Manifest) -> str:
         return "two collectives have the same name"
     if len(manifest.topologies) != len(names):
         return f"{len(manifest.topologies)} topologies for {len(names)} collectives"
+    folders = [v.folder for c in manifest.collectives for v in c.variants]
+    if len(set(folders)) != len(folders):
+        return "two variants lie in the same folder"
     for collective in manifest.collectives:
         fault = _collective_fault(collective)
         if fault:
@@ -161,12 +164,18 @@ def _collective_fault(collective: ManifestCollective) -> str:
         for places, units in ((shard.inputs, units_in), (shard.outputs, units_out)):
             if any(not 0 <= unit < units.get(rank, 0) for rank, unit in places):
                 return "a shard lies outside the buffers"
+    if collective.shards:
+        used = {("in", *place) for s in collective.shards for place in s.inputs}
+        used |= {("out", *place) for s in collective.shards for place in s.outputs}
+        for word, units in (("in", units_in), ("out", units_out)):
+            if any(n > 0 and (word, rank, n - 1) not in used for rank, n in units.items()):
+                return "a buffer is longer than what lies in it"
     ids = [v.id for v in collective.variants]
     if not ids or len(set(ids)) != len(ids):
         return "its variants are none, or two have the same id"
     for variant in collective.variants:
         parts = PurePosixPath(variant.folder).parts
-        if not parts or ".." in parts or parts[0] == "/" or "\\" in variant.folder:
+        if not parts or ".." in parts or parts[0] == "/" or {"\\", "\0"} & set(variant.folder):
             return f"variant {variant.id!r}: its folder {variant.folder!r} is not inside the artefact"
         if len(variant.slots) != len(ranks):
             return f"variant {variant.id!r}: slots has {len(variant.slots)} entries for {len(ranks)} ranks"

@@ -96,6 +96,9 @@ class ManifestVariant:
     kernel_sha256: str
     kernel_digest: str
     """Digest of kernel.json, from which kernel.cu was generated."""
+    schedule_digest: str = ""
+    program_digest: str = ""
+    """Of schedule.json and program.json: for ``acclc verify``, which notices when they are another artefact's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,9 @@ class ManifestCollective:
     variants: tuple[ManifestVariant, ...]
     size_units: int = 0
     """Counts that the size S has (see the definitions); 0: those of the largest buffer."""
+    problem_digest: str = ""
+    proof_digest: str = ""
+    """Of problem.json and proof.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +182,8 @@ def read_program(artefact: Path, variant: ManifestVariant) -> Program:
         DamagedFileError: it is missing, damaged, or not a Program.
     """
     path = artefact / variant.folder / "program.json"
+    if artefact.resolve() not in path.resolve().parents:
+        raise DamagedFileError(f"{artefact / 'manifest.json'}: folder {variant.folder!r} lies outside the artefact")
     try:
         data = path.read_bytes()
     except FileNotFoundError:

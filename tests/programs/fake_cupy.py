@@ -7,6 +7,7 @@ the very arguments they were given: the same kernel.cu, compiled by g++.
 from __future__ import annotations
 
 import ctypes
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
@@ -18,6 +19,10 @@ from acclc_runtime.backends import cpu
 
 
 class CUDARuntimeError(RuntimeError):
+    pass
+
+
+class CUDADriverError(RuntimeError):
     pass
 
 
@@ -44,6 +49,12 @@ class FakeCupy:
     broken_copies: bool = False
     blocks_a_multiprocessor: int = 4
     no_driver: bool = False
+    refused_launch: int = -1
+    """The device on which launches fail."""
+    launch_seconds: float = 0.0
+    """How long a launch takes: other threads run meanwhile."""
+    most_bytes: int = 1 << 40
+    """Of one allocation on a device."""
     log: list[str] = field(default_factory=list)
     current: int = 0
     memory: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
@@ -91,7 +102,8 @@ class FakeCupy:
 
         stream = SimpleNamespace(ptr=0, synchronize=self._synchronize)
         driver = SimpleNamespace(
-            occupancyMaxActiveBlocksPerMultiprocessor=lambda kernel, threads, shared: self.blocks_a_multiprocessor
+            CUDADriverError=CUDADriverError,
+            occupancyMaxActiveBlocksPerMultiprocessor=lambda kernel, threads, shared: self.blocks_a_multiprocessor,
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
@@ -121,7 +133,10 @@ class FakeCupy:
 
             def __call__(self, grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
                 assert fake.current == device
+                if fake.refused_launch == device:
+                    raise CUDADriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
                 assert [type(a) for a in arguments] == [np.uint64] * 7 + [np.uint32]
+                time.sleep(fake.launch_seconds)
                 fake.log.append(f"launch on {device}")
                 launch = Launch(device, grid[0], block[0], cooperative, library, arguments)
                 fake.pending.append(launch)
@@ -141,6 +156,8 @@ class FakeCupy:
 
     def _allocate(self, size: int, device: int, what: str) -> int:
         self.log.append(what)
+        if size > self.most_bytes:
+            raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
         raw = np.full(size + 256, 0xCD, np.uint8)
         base = raw.ctypes.data + -raw.ctypes.data % 256
         self.memory[base] = (device, raw)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
+import threading
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +19,13 @@ from kernel_cases import OPS, REDUCIBLE, Array, cases, data, lowered, make, run,
 from acclc.ir.kernel_program import CounterKind, InstructionKind, KernelProgram
 from acclc_runtime.backends.cpu import CpuBackend, Delay
 from acclc_runtime.dtypes import DTYPES
-from acclc_runtime.errors import ArgumentError, CollectiveTimeoutError, DeadlockError
+from acclc_runtime.errors import (
+    ArgumentError,
+    BuildError,
+    CollectiveTimeoutError,
+    DamagedFileError,
+    DeadlockError,
+)
 
 COUNTS = (0, 1, 2, 7, 15, 16, 17, 1000, 100003)
 
@@ -308,4 +318,84 @@ def test_a_type_that_cannot_be_reduced(tmp_path: Path) -> None:
 def test_the_backend_says_what_it_is(tmp_path: Path) -> None:
     backend = CpuBackend(tmp_path, mode="fibres", block_threads=2)
     assert backend.describe().startswith("cpu: fibres on one thread, 2 threads a block, compiled by ")
+    backend.close()
+
+
+def test_a_call_whose_end_nobody_saw_does_not_disturb_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C between the return of a failed call and the look at it: counters and the abort word are left over."""
+    made = make(tmp_path, "all_reduce_ring3")
+    backend = CpuBackend(tmp_path, mode="threads", delay=Delay(0, 1, 0.5))
+    run(backend, made, 50)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("acclc_runtime.backends.cpu.failure", interrupted)
+    monkeypatch.setattr("acclc_runtime.backends.cpu._Memory.take_reports", lambda memory: [])
+    with pytest.raises(KeyboardInterrupt):
+        backend.run(data(made, 1000, "f32", "sum", timeout_s=0.05).call)
+    monkeypatch.undo()
+    for count in (70, 1000):
+        run(backend, made, count)
+    backend.close()
+
+
+def test_a_fork_in_the_middle_of_a_call_leaves_the_child_a_group_that_works(tmp_path: Path) -> None:
+    made = make(tmp_path, "all_reduce_ring3")
+    backend = CpuBackend(tmp_path, mode="threads", delay=Delay(0, 1, 1.0))
+    run(backend, made, 50)
+    thread = threading.Thread(target=lambda: run(backend, made, 1000))
+    thread.start()
+    while not backend._memories[made.variant.folder].in_use:
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads and fork
+        child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # a lock that nobody frees ends the child, and the test fails
+        try:
+            run(backend, made, 70)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    backend.close()
+
+
+def test_reductions_of_different_sizes_have_every_operator_but_avg(tmp_path: Path) -> None:
+    problem, schedule, kernel = lowered("all_reduce_ring3")
+    made = write(tmp_path, problem, schedule, replace(kernel, contributors=0))
+    backend = CpuBackend(tmp_path, mode="fibres")
+    for op in ("sum", "prod", "min", "max"):
+        run(backend, made, 100, "i32", op)
+    with pytest.raises(BuildError, match="reductions of different sizes have no one divisor for avg"):
+        backend.run(data(made, 100, "i32", "avg").call)
+    backend.close()
+
+
+def test_a_manifest_of_other_memory_is_refused(tmp_path: Path) -> None:
+    """Whatever of it would be too small or elsewhere: nothing is allocated and nothing runs."""
+    made = make(tmp_path, "all_reduce_ring3")
+    variant, collective = made.variant, made.collective
+    few = replace(variant, slots=tuple(n - 1 for n in variant.slots))
+    changes = [
+        (few, {}),
+        (replace(variant, counters=variant.counters[:-1]), {}),
+        (replace(variant, counters=variant.counters[::-1]), {}),
+        (replace(variant, blocks=variant.blocks[:-1]), {}),
+        (replace(variant, channels=2), {}),
+        (replace(variant, slot_depth=1), {}),
+        (replace(variant, longest_chunk=variant.longest_chunk / 2), {}),
+        (variant, {"input_units": (2, 1, 1)}),
+        (variant, {"ranks": (1, 0, 2)}),
+        (variant, {"positions": (1, 0, 2)}),
+    ]
+    backend = CpuBackend(tmp_path, mode="fibres")
+    call = data(made, 1000, "f32", "sum").call
+    for changed, more in changes:
+        other = replace(collective, variants=(changed,), **more)
+        with pytest.raises(DamagedFileError, match="describes other memory"):
+            backend.run(replace(call, collective=other, variant=changed))
+    run(backend, made, 1000)
     backend.close()

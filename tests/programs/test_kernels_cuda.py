@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,13 @@ from kernel_cases import Data, Made, data, lowered, make, write
 
 from acclc.codegen import generate
 from acclc_runtime.backends.cuda import CudaBackend
-from acclc_runtime.errors import ArgumentError, BackendUnavailableError, BuildError, CollectiveTimeoutError
+from acclc_runtime.errors import (
+    AcclcRuntimeError,
+    ArgumentError,
+    BackendUnavailableError,
+    BuildError,
+    CollectiveTimeoutError,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the stand-in needs g++")
 
@@ -229,3 +236,56 @@ def _launch_but_the_last(self: CudaBackend, *arguments: Any) -> None:
 def test_it_says_what_it_is(tmp_path: Path, cupy: FakeCupy) -> None:
     backend = CudaBackend(tmp_path)
     assert backend.describe() == "cuda: 4 device(s), Fake GPU, 256 threads a block, layout auto"
+
+
+@pytest.mark.parametrize("device", [0, 1, 2])
+def test_a_launch_that_fails_ends_those_that_wait_for_it(tmp_path: Path, cupy: FakeCupy, device: int) -> None:
+    made = make(tmp_path, "all_gather_ring3")
+    backend = CudaBackend(tmp_path)
+    run(backend, cupy, made, 10, (0, 1, 2))
+    cupy.refused_launch = device
+    with pytest.raises(AcclcRuntimeError, match="CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
+        run(backend, cupy, made, 10, (0, 1, 2), timeout_s=3600.0)
+    assert cupy.pending == []
+    cupy.refused_launch = -1
+    for seed in range(3):
+        run(backend, cupy, made, 1000, (0, 1, 2), seed=seed)
+    backend.close()
+    assert cupy.memory == {}
+
+
+def test_memory_that_is_not_to_be_had_is_told_and_the_group_goes_on(tmp_path: Path, cupy: FakeCupy) -> None:
+    made = make(tmp_path, "all_reduce_ring3")
+    backend = CudaBackend(tmp_path)
+    run(backend, cupy, made, 10, (0, 1, 2))
+    cupy.most_bytes = 100_000
+    for _ in range(2):
+        with pytest.raises(AcclcRuntimeError, match="out of memory"):
+            run(backend, cupy, made, 1_000_000, (0, 1, 2))
+    run(backend, cupy, made, 10, (0, 1, 2))
+    cupy.most_bytes = 1 << 40
+    run(backend, cupy, made, 100_000, (0, 1, 2))
+    backend.close()
+    assert cupy.memory == {}
+
+
+def test_groups_of_several_threads_take_turns_on_the_devices(tmp_path: Path, cupy: FakeCupy) -> None:
+    """Each with half of the devices would wait for the other for ever; the stand-in refuses mixed launches."""
+    made = make(tmp_path, "all_gather_ring3")
+    cupy.launch_seconds = 0.002
+    failed: list[BaseException] = []
+
+    def calls(seed: int) -> None:
+        try:
+            backend = CudaBackend(tmp_path)
+            for n in range(10):
+                run(backend, cupy, made, 50, (0, 1, 2), seed=seed + n)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=calls, args=(100 * t,)) for t in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed

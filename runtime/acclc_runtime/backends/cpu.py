@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from acclc_runtime.backends.kernel_file import (
 )
 from acclc_runtime.dtypes import named
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BuildError
+from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 from acclc_runtime.slicing import SLICE_BYTES, plan_slices
 
@@ -184,6 +184,8 @@ class _Memory:
         self.reports = (_Report * self.numbers)()
         self.abort = ctypes.c_uint32(0)
         self.members = (_Member * len(collective.ranks))()
+        self.in_use = False
+        """A call has begun and nobody saw its end (Ctrl-C between its return and the look at it, or a fork)."""
         self._point()
 
     def reserve(self, slot_bytes: int) -> None:
@@ -212,6 +214,7 @@ class _Memory:
             words.fill(0)
         ctypes.memset(self.reports, 0, ctypes.sizeof(self.reports))
         self.abort.value = 0
+        self.in_use = False
         return found
 
 
@@ -235,7 +238,7 @@ class CpuBackend:
         self._native = _load_native()
         self._pool: int | None = None
         self._owner = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._kernels: dict[tuple[str, Instance], tuple[ctypes.CDLL, int]] = {}
         self._memories: dict[str, _Memory] = {}
         self._last: tuple[ManifestVariant, int] | None = None
@@ -252,6 +255,8 @@ class CpuBackend:
         with self._lock:
             kernel = self._kernel(call)
             memory = self._memory(call)
+            if memory.in_use:
+                memory.take_reports()
             slicing = plan_slices(
                 call.count,
                 named(call.dtype).item_bytes,
@@ -272,6 +277,7 @@ class CpuBackend:
                 min(int(call.timeout_s * 1e9), 2**62),
             )
             self._last = (call.variant, memory.numbers)
+            memory.in_use = True
             status = self._native.accl_pool_run(
                 self._open_pool(), ctypes.byref(self._native_options(call.variant)), kernel, ctypes.byref(launch)
             )
@@ -282,6 +288,7 @@ class CpuBackend:
                 )
             if status != 0:
                 raise failure(call.collective, call.variant, memory.take_reports(), call.timeout_s)
+            memory.in_use = False
 
     def events(self) -> tuple[Event, ...]:
         """Return the events of the last call of a traced backend, in the order in which they began."""
@@ -360,7 +367,7 @@ class CpuBackend:
         known = self._kernels.get((call.variant.folder, instance))
         if known is None:
             path = kernel_path(self._artefact, call.variant)
-            text = kernel_text(path, call.variant)
+            text = kernel_text(path, call.collective, call.variant)
             traced = (_TRACE_FLAG,) if self.options.trace else ()
             library = _load(path, text, (*_KERNEL_FLAGS, *instance.flags, *traced))
             address = ctypes.cast(library.accl_thread, ctypes.c_void_p).value

@@ -11,6 +11,7 @@ import ctypes
 import os
 import shlex
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from acclc_runtime.backends.kernel_file import (
     kernel_text,
 )
 from acclc_runtime.dtypes import named
-from acclc_runtime.errors import ArgumentError, BackendUnavailableError, BuildError
+from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError, BuildError
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 from acclc_runtime.slicing import SLICE_BYTES, plan_slices
 
@@ -41,6 +42,8 @@ _REPORT = np.dtype(
     [("reason", "<u4"), ("step", "<i4"), ("transfer", "<i4"), ("home", "<u4"), ("slot", "<u4"), ("unused", "<u4")]
     + [(name, "<u8") for name in ("wanted", "present", "slice")]
 )
+_ONE_AT_A_TIME = threading.Lock()
+"""Of all groups of the process: two calls that each got half of the devices would wait for each other."""
 _PROBE = bytes(range(1, 65))
 
 
@@ -93,9 +96,13 @@ class _Slab:
         self.nbytes = max(int(offsets[-1]), _ALIGN)
         with self._device:
             self.base = self._runtime.malloc(self.nbytes)
+        self.clear()
+        self.regions = [self.base + int(offset) for offset in offsets[:-1]]
+
+    def clear(self) -> None:
+        with self._device:
             self._runtime.memset(self.base, 0, self.nbytes)
             self._runtime.deviceSynchronize()
-        self.regions = [self.base + int(offset) for offset in offsets[:-1]]
 
     def free(self) -> None:
         with self._device:
@@ -135,13 +142,19 @@ class _Memory:
         """Make scratch slots at least so long."""
         if slot_bytes <= self.slot_bytes and self.scratch:
             return
-        for slab in self.scratch:
-            slab.free()
+        while self.scratch:
+            self.scratch.pop().free()
+        self.slot_bytes = 0
         slots = self.variant.channels * self.variant.slot_depth * slot_bytes
-        self.scratch = [
-            _Slab(self._cupy, device, [n * slots]) for device, n in zip(self.devices, self.variant.slots, strict=True)
-        ]
-        self.slot_bytes = slot_bytes
+        made: list[_Slab] = []
+        try:
+            for device, n in zip(self.devices, self.variant.slots, strict=True):
+                made.append(_Slab(self._cupy, device, [n * slots]))
+        except self._cupy.cuda.runtime.CUDARuntimeError:
+            for slab in made:
+                slab.free()
+            raise
+        self.scratch, self.slot_bytes = made, slot_bytes
 
     def fill_members(self, call: Call) -> None:
         for n, (source, target) in enumerate(zip(call.inputs, call.outputs, strict=True)):
@@ -156,8 +169,7 @@ class _Memory:
             if r["reason"]
         ]
         for slab in self.words:
-            slab.free()
-        self.words = [self._words(n) for n in range(len(self.devices))]
+            slab.clear()
         self.reports[...] = np.zeros((), _REPORT)
         self.abort[0] = 0
         return found
@@ -206,26 +218,51 @@ class CudaBackend:
         return f"cuda: {count} device(s), {name}, {self.options.threads} threads a block, layout {self.options.layout}"
 
     def run(self, call: Call) -> None:
-        """Run a call to the end. See :class:`acclc_runtime.backends.base.Backend`."""
-        with self._lock:
+        """Run a call to the end. See :class:`acclc_runtime.backends.base.Backend`.
+
+        Raises:
+            AcclcRuntimeError: the driver refused something (no memory, say); nothing of the call runs any more.
+        """
+        cuda = self._cupy.cuda
+        with self._lock, _ONE_AT_A_TIME:
             devices = self._devices(call.collective)
             _check_devices(call, devices)
-            together = len(set(devices)) == 1
-            kernels = self._load(call, devices, together)
-            memory = self._memory(call, devices)
-            if not together:
-                self._join_peers(call, devices)
-            arguments = self._arguments(call, memory)
+            try:
+                self._run(call, devices)
+            except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
+                raise AcclcRuntimeError(f"{call.collective.name}/{call.variant.id}: {error}") from None
+
+    def _run(self, call: Call, devices: list[int]) -> None:
+        together = len(set(devices)) == 1
+        kernels = self._load(call, devices, together)
+        memory = self._memory(call, devices)
+        if not together:
+            self._join_peers(call, devices)
+        arguments = self._arguments(call, memory)
+        try:
             self._upload(memory)
             if together:
                 self._launch_all(memory, kernels[devices[0]], arguments)
             else:
                 self._launch_each(memory, kernels, arguments)
-            for device in dict.fromkeys(devices):
-                with self._cupy.cuda.Device(device):
-                    self._cupy.cuda.get_current_stream().synchronize()
-            if memory.abort[0] != 0:
-                raise failure(call.collective, call.variant, memory.take_reports(), call.timeout_s)
+            self._synchronize(devices)
+        except BaseException:
+            self._stop(memory, devices)
+            raise
+        if memory.abort[0] != 0:
+            raise failure(call.collective, call.variant, memory.take_reports(), call.timeout_s)
+
+    def _synchronize(self, devices: list[int]) -> None:
+        for device in dict.fromkeys(devices):
+            with self._cupy.cuda.Device(device):
+                self._cupy.cuda.get_current_stream().synchronize()
+
+    def _stop(self, memory: _Memory, devices: list[int]) -> None:
+        """End a call of which some kernels may run, waiting for others that were never launched."""
+        memory.abort[0] = 1
+        with suppress(self._cupy.cuda.runtime.CUDARuntimeError):  # a lost device: the first error says why
+            self._synchronize(devices)
+            memory.take_reports()
 
     def close(self) -> None:
         """Free everything on the devices."""
@@ -266,7 +303,7 @@ class CudaBackend:
         for device in dict.fromkeys(devices):
             key = (call.variant.folder, instance, together, device)
             if key not in self._kernels:
-                text = kernel_text(path, call.variant).decode()
+                text = kernel_text(path, call.collective, call.variant).decode(errors="replace")
                 self._kernels[key] = self._compile(path, text, instance, device, together)
             found[device] = self._kernels[key]
         return found

@@ -15,6 +15,7 @@ from acclc_runtime.errors import (
     DamagedFileError,
     DeadlockError,
 )
+from acclc_runtime.layout import layout_in, layout_of
 from acclc_runtime.manifest import ManifestCollective, ManifestCounter, ManifestVariant
 
 ABI = 1
@@ -66,11 +67,11 @@ def kernel_path(artefact: Path, variant: ManifestVariant) -> Path:
     return path
 
 
-def kernel_text(path: Path, variant: ManifestVariant) -> bytes:
-    """Return kernel.cu, which must be the file that the manifest was written with.
+def kernel_text(path: Path, collective: ManifestCollective, variant: ManifestVariant) -> bytes:
+    """Return kernel.cu, which must be the file that the manifest was written with, for the memory that it describes.
 
     Raises:
-        DamagedFileError: it is missing or was changed.
+        DamagedFileError: it is missing, or it or the manifest was changed.
     """
     try:
         text = path.read_bytes()
@@ -80,6 +81,11 @@ def kernel_text(path: Path, variant: ManifestVariant) -> bytes:
         raise DamagedFileError(
             f"{path} is not the file that manifest.json was written with (its SHA-256 differs); "
             "it was not compiled: compile the artefact again"
+        )
+    if layout_in(text.decode(errors="replace")) != layout_of(collective, variant):
+        raise DamagedFileError(
+            f"manifest.json describes other memory for {collective.name}/{variant.id} than {path} was generated for; "
+            "nothing was run: compile the artefact again"
         )
     return text
 

@@ -36,7 +36,7 @@ def test_steps_and_seconds_may_take_different_ways() -> None:
     assert (found.steps, found.seconds) == (1, Fraction(2, 10**6))
     assert found.steps_certificate == LongestPath(0, 1, (0,))
     assert found.seconds_certificate == LongestPath(0, 1, (1, 2))
-    assert found.words == "from g[0] to g[1]: 1 step; from g[0] to g[1]: 2 us of link latency"
+    assert found.words == "from g[0] to g[1]: 1 step and 2 us of link latency"
 
 
 def test_copies_come_from_the_nearest_holder_and_reductions_from_all() -> None:

@@ -33,7 +33,7 @@ def acclc(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     def invoke(*arguments: object) -> Done:
         capsys.readouterr()
         words = [str(a) for a in arguments]
-        code = run(lambda **how: main_group.main(words, prog_name="acclc", **how))
+        code = run(lambda **how: main_group.main(words, **how))
         captured = capsys.readouterr()
         assert "Traceback" not in captured.out + captured.err
         return Done(code, captured.out, captured.err)

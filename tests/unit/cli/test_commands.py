@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +16,10 @@ from conftest import Invoke
 
 from acclc import __version__
 from acclc.cli import COMMANDS
+from acclc.cli.progress import ProgressLine
+from acclc.cli.tables import print_table
+from acclc.driver import Options, analyse
+from acclc.source import Source
 
 
 def test_version_and_help(acclc: Invoke) -> None:
@@ -50,6 +57,7 @@ def test_compile_writes_what_json_says(acclc: Invoke, source: Path, tmp_path: Pa
     assert summary["reproducible"] is True
     first, second = summary["collectives"]
     assert (first["name"], first["collective"], second["name"]) == ("gathered", "all_gather", "summed")
+    assert (first["goal"], first["status"]) == ("latency", "optimal")
     assert first["bound"]["rounds_per_chunk"] == "1"
     assert first["bound"]["steps"] == 1
     (variant,) = first["variants"]
@@ -92,7 +100,7 @@ def test_a_folder_that_could_not_be_imported_is_refused(
 ) -> None:
     done = acclc("compile", source, "-o", tmp_path / name)
     assert done.code == 1
-    assert repr(better) in done.err
+    assert f"try -o {str(tmp_path / better)!r}" in done.err
 
 
 def test_a_failed_write_leaves_nothing_behind(
@@ -130,7 +138,12 @@ def test_impossible_limits_exit_3_with_the_proof(acclc: Invoke, tmp_path: Path) 
     done = acclc("compile", path, "-o", tmp_path / "out", "--json")
     assert done.code == 3
     assert "infeasible" in done.err
-    assert json.loads(done.out)["status"] == "infeasible"
+    answer = json.loads(done.out)
+    assert (answer["artefact"], answer["verified"], answer["status"]) == (None, False, "infeasible")
+    (collective,) = answer["collectives"]
+    assert (collective["goal"], collective["variants"]) == ("chunks 1, steps 1, rounds 1", [])
+    assert collective["excluded"][0]["reason"] == "bound"
+    assert "excluded: chunks 1, steps 1, rounds 1, by a bound: " in done.err
     assert not (tmp_path / "out").exists()
 
 
@@ -189,7 +202,7 @@ def test_explain(acclc: Invoke) -> None:
 
 def test_bound_prints_the_headroom(acclc: Invoke, source: Path) -> None:
     text = acclc("bound", source).out
-    assert "1 rounds a chunk" in text
+    assert "1 round a chunk" in text
     assert "ring" in text
     (first, _) = json.loads(acclc("bound", source, "--json").out)["collectives"]
     assert first["bound"]["certificate"] == "cut"
@@ -241,6 +254,189 @@ def test_the_topologies_are_listed_and_shown(acclc: Invoke) -> None:
     assert "dgx1" in acclc("topo", "list").out
     assert "8 ranks" in acclc("topo", "show", "dgx1").out
     assert acclc("topo", "show", "dgx11").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("compile", "WRONG"), 1),
+        (("compile", "ABSENT"), 1),
+        (("compile", "NOTHING"), 1),
+        (("compile", "SOURCE", "-o", "TAKEN"), 1),
+        (("compile", "SOURCE", "-o", "NEW", "--set", "n"), 2),
+        (("compile", "SOURCE", "--emit", "bound"), 2),
+        (("check", "WRONG"), 1),
+        (("bound", "WRONG"), 1),
+        (("verify", "ABSENT"), 1),
+        (("verify", "SOURCE"), 1),
+        (("run", "TAKEN"), 1),
+        (("run", "ABSENT", "--backend", "numpy"), 1),
+        (("simulate", "ABSENT"), 1),
+        (("simulate", "COMPILED", "--only", "absent"), 2),
+    ],
+)
+def test_json_is_one_object_after_a_failure_too(
+    acclc: Invoke, source: Path, compiled: Path, tmp_path: Path, words: tuple[str, ...], code: int
+) -> None:
+    (tmp_path / "wrong.accl").write_text("all_gather on rang(4)\n")
+    (tmp_path / "nothing.accl").write_text("topology t { link l { 1 GB/s } gpu g[2] g[0] <-> g[1] : l }\n")
+    (tmp_path / "taken").mkdir()
+    places = {
+        "WRONG": tmp_path / "wrong.accl",
+        "NOTHING": tmp_path / "nothing.accl",
+        "ABSENT": tmp_path / "absent",
+        "TAKEN": tmp_path / "taken",
+        "NEW": tmp_path / "new",
+        "SOURCE": source,
+        "COMPILED": compiled,
+    }
+    done = acclc(*(places.get(word, word) for word in words), "--json")
+    answer = json.loads(done.out)
+    assert done.code == code
+    assert answer["ok"] is False
+    assert answer.get("error") or answer["diagnostics"]
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("words", ["verify", "run", "simulate", "show", "trace -o t.json"])
+def test_what_is_no_artefact_is_the_inputs_fault(acclc: Invoke, tmp_path: Path, source: Path, words: str) -> None:
+    for place in (tmp_path, tmp_path / "absent", source):
+        command, *options = words.split()
+        done = acclc(command, place, *options)
+        assert done.code == 1
+        assert str(place) in done.err
+    assert [p.name for p in tmp_path.iterdir()] == ["small.accl"]
+
+
+def test_the_places_that_cannot_be_written_are_refused_before_any_work(
+    acclc: Invoke, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acclc import driver
+
+    def worked(*_: object, **__: object) -> None:
+        raise AssertionError("it compiled first")
+
+    monkeypatch.setattr(driver, "compile_source", worked)
+    monkeypatch.chdir(source.parent)
+    assert "is a file, not a folder" in acclc("compile", source, "-o", source / "below").err
+    assert "exists and is not an artefact" in acclc("compile", source, "-o", ".").err
+    assert "exists and is not an artefact" in acclc("compile", source, "-o", source.parent).err
+
+
+def test_a_reader_that_stops_and_outputs_that_are_closed_or_full(source: Path) -> None:
+    acclc = shlex.quote(sys.executable) + " -m acclc"
+    cases = [
+        (f"{acclc} explain | head -1", 0, 0),
+        (f"{acclc} check {shlex.quote(str(source))} >&-", 0, 0),
+        (f"{acclc} check {shlex.quote(str(source))}x 2>&-", 1, 0),
+        (f"{acclc} topo list > /dev/full", 1, 1),
+    ]
+    for line, code, lines in cases:
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == code, (line, done.stderr)
+        assert len(done.stderr.splitlines()) == lines, done.stderr
+
+
+def test_tables_lose_nothing_where_the_terminal_is_narrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure, sentence = "123.456789 GB/s", "a long chain of transfers over many links"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    for width in ("20", "80", "400"):
+        monkeypatch.setenv("COLUMNS", width)
+        print_table(("name", "x" * 40, "limited by"), [("[g[0]]", figure, sentence)])
+        out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+        assert "…" not in out
+        assert figure in out
+        assert "[g[0]]" in out
+        assert set(sentence.split()) <= set(out.split())
+
+
+def test_the_summary_says_goal_and_notes(acclc: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "dgx.accl"
+    path.write_text("all_gather on dgx1 { goal pareto }")
+    done = acclc("compile", path, "-o", tmp_path / "out", "--time-limit", "0.001")
+    assert done.code == 0
+    assert "all_gather: all_gather on dgx1, 8 ranks; goal pareto: fallback\n" in done.out
+    assert "\n  the deadline cut the search\n" in done.out
+    assert "better schedules may exist" in done.out
+    assert all(line == line.rstrip() for line in done.out.splitlines())
+
+
+def test_an_interrupt_keeps_the_best_so_far_and_says_so(
+    acclc: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acclc.solve import prober
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prober.Prober, "probe", interrupted)
+    path = tmp_path / "dgx.accl"
+    path.write_text("all_gather on dgx1 { goal pareto }")
+    done = acclc("compile", path, "-o", tmp_path / "out")
+    assert done.code == 0
+    assert "interrupted: the best so far is kept" in done.out
+    assert "not reproducible" in done.out
+    assert acclc("verify", tmp_path / "out").code == 0
+
+
+def test_a_log_gets_a_line_every_ten_seconds_at_most() -> None:
+    now = [0.0]
+    stream = io.StringIO()
+    problem = analyse(Source("<t>", "all_gather on ring(3)"), Options()).problems[0]
+    with ProgressLine(stream, lambda: now[0]) as line:
+        for seconds, stage in ((3, "a"), (9.9, "b"), (10, "c"), (12, "d"), (25, "e")):
+            now[0] = seconds
+            line.stage(problem, stage)
+    assert stream.getvalue() == "all_gather: c\nall_gather: e\n"
+
+
+def test_run_takes_the_types_and_operators_that_there_are(acclc: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "few.accl"
+    path.write_text("all_reduce on ring(2) { op max, goal latency }\nemit { types f64, i32 ops min, max }\n")
+    assert acclc("compile", path, "-o", tmp_path / "few").code == 0
+    rows = json.loads(acclc("run", tmp_path / "few", "--backend", "numpy", "--size", "64", "--json").out)["rows"]
+    assert {(r["dtype"], r["op"]) for r in rows} == {("f64", "max")}
+
+
+def test_traces_go_into_a_folder_and_a_page_does_not(acclc: Invoke, compiled: Path, tmp_path: Path) -> None:
+    assert acclc("trace", compiled, "-o", tmp_path, "--only", "gathered").code == 0
+    assert acclc("trace", compiled, "-o", tmp_path / "all").code == 0
+    (one,) = tmp_path.glob("*.json")
+    assert one.name in {p.name for p in (tmp_path / "all").iterdir()}
+    refused = acclc("show", compiled, "-o", tmp_path)
+    assert refused.code == 1
+    assert f"{tmp_path}: is a folder" in refused.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["all", one.name])
+
+
+def test_the_progress_line_keeps_to_one_line_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    problem = analyse(Source("<t>", "all_gather on ring(3)"), Options()).problems[0]
+    monkeypatch.setenv("COLUMNS", "40")
+    with ProgressLine(stream) as line:
+        line.stage(problem, "x" * 200)
+    start = "\r\x1b[K"
+    assert stream.getvalue().split(start) == ["", ("all_gather: " + "x" * 200)[:39], ""]
+
+
+def test_bound_says_which_shapes_are_left_out(acclc: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "line.accl"
+    path.write_text(
+        "topology oneway { link l { 1 GB/s } gpu g[3] g[0] -> g[1] : l g[1] -> g[2] : l }\nbroadcast on oneway\n"
+    )
+    assert re.search(r"\n    ring +left out: ", acclc("bound", path).out)
+    path.write_text("topology t { link l { 1 GB/s } gpu g[2] g[0] <-> g[1] : l }\n")
+    done = acclc("bound", path)
+    assert (done.code, done.out) == (0, "")
+    assert "declares no collective" in done.err
 
 
 def test_an_interrupt_is_not_a_traceback(acclc: Invoke, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

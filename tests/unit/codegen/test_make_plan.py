@@ -73,6 +73,8 @@ FINE = extent(Buffer.INPUT, 0, ZERO, Fraction(1, 2**31))
     [
         (replace(exchange(), protocol="ll"), "protocol 'll' has no generated code"),
         (replace(exchange(), channels=0), "at least 1"),
+        (replace(exchange(), contributors=-1), "contributors at least 0"),
+        (replace(exchange(), positions=(0,)), "1 positions for 2 ranks"),
         (body(exchange(), put(extent(Buffer.OUTPUT, 0, ZERO, Fraction(1, 2)), 0, WHOLE)), "joins different parts"),
         (body(exchange(), put(extent(Buffer.OUTPUT), 0)), "without a source or a target"),
         (body(exchange(), put(extent(Buffer.OUTPUT), 9, WHOLE)), "rank 9 has no memory"),
@@ -94,3 +96,24 @@ FINE = extent(Buffer.INPUT, 0, ZERO, Fraction(1, 2**31))
 def test_what_has_no_realisation_is_refused(kernel: KernelProgram, words: str) -> None:
     with pytest.raises(KernelProgramError, match=words):
         make_plan(kernel)
+
+
+def test_the_layout_says_everything_that_memory_depends_on() -> None:
+    """Each of these would make a kernel run on memory laid out for another."""
+    kernel = exchange()
+    first = kernel.ranks[0]
+    others = [
+        replace(kernel, channels=kernel.channels + 1),
+        replace(kernel, slot_depth=kernel.slot_depth + 1),
+        replace(kernel, contributors=0),
+        replace(kernel, in_place="none" if kernel.in_place != "none" else "same"),
+        replace(kernel, positions=kernel.positions[::-1]),
+        replace(kernel, ranks=(replace(first, slots=first.slots + 1), *kernel.ranks[1:])),
+        replace(kernel, ranks=(replace(first, input_units=first.input_units + 1), *kernel.ranks[1:])),
+        replace(kernel, ranks=(replace(first, output_units=first.output_units + 1), *kernel.ranks[1:])),
+        replace(kernel, counters=(*kernel.counters, replace(kernel.counters[-1], id=len(kernel.counters)))),
+        body(kernel, put(extent(Buffer.OUTPUT), 0, WHOLE)),
+    ]
+    layouts = [make_plan(k).layout for k in (kernel, *others)]
+    assert len(set(layouts)) == len(layouts)
+    assert make_plan(replace(kernel, name="other")).layout == layouts[0]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import acclc
@@ -18,6 +19,7 @@ from acclc.ir.result import Solution, Status
 from acclc.solve.protocol import Progress
 from acclc.source import Source
 from acclc.verify import check_schedule
+from acclc_runtime import load
 from acclc_runtime.errors import DamagedFileError
 
 TEXT = "all_gather on ring(4) { goal pareto }\nall_to_all on ring(3) as exchange { goal latency }\n"
@@ -84,7 +86,8 @@ def test_the_observer_hears_of_bounds_and_schedules() -> None:
 
     listener = Listener()
     acclc.compile_text("all_gather on ring(4)", observer=listener)
-    assert listener.stages == ["schedule", "kernels"]
+    id = "c2s2r3"
+    assert listener.stages == ["schedule", "verifying bound and schedules", f"program of {id}", f"kernel of {id}"]
     assert listener.news
     assert {n.bound for n in listener.news} == {Fraction(3, 2)}
 
@@ -112,3 +115,17 @@ def test_a_folder_outside_the_artefact_is_not_read(artefact: acclc.Artefact, tmp
     path.write_text(text.replace('"folder": "all_gather/', '"folder": "../elsewhere/', 1))
     with pytest.raises(DamagedFileError, match="outside"):
         load_artefact(folder)
+
+
+def test_a_file_without_emit_narrows_nothing(tmp_path: Path) -> None:
+    """Elements that are only moved may be of any type of 1, 2, 4 or 8 bytes; `emit` narrows what it names."""
+    text = "all_gather on line(2)"
+    manifest = acclc.compile_text(text).manifest()
+    assert (manifest.types, manifest.ops, manifest.architectures) == ((), (), ())
+    artefact = load(acclc.compile_text(text).save(tmp_path / "everything"))
+    xs = [np.arange(3, dtype=np.uint32) + r for r in range(2)]
+    with artefact.local("numpy") as group:
+        for result in group.all_gather(xs):
+            assert np.array_equal(result, np.concatenate(xs))
+    narrow = acclc.compile_text(f"{text}\nemit {{ types f32 arch sm_90 }}").manifest()
+    assert (narrow.types, narrow.ops, narrow.architectures) == (("f32",), (), ("sm_90",))

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acclc.ir.kernel_program import CounterKind, InstructionKind, KernelProgram
-from acclc.ir.problem import Problem
+from acclc.ir.problem import Problem, Rank
 from acclc.ir.program import Buffer, OperationKind, Program
-from acclc.ir.schedule import Schedule
+from acclc.ir.schedule import OWN, Output, Schedule, Transfer, TransferId, equal_chunks
 from acclc.lower import lower_kernel, lower_program
 from acclc.sema import analyse_text
 from acclc.solve import greedy
@@ -133,3 +133,22 @@ def test_chunks_tile_what_the_extents_say() -> None:
                 assert pieces[-1][1] == 1
                 assert all(a[1] == b[0] for a, b in pairwise(pieces))
                 assert all(isinstance(x, Fraction) for piece in pieces for x in piece)
+
+
+def test_a_slot_that_nobody_reads_needs_no_credit() -> None:
+    """A transfer that reaches no output is odd, not wrong: a schedule with one still lowers."""
+    p = problem("reduce on full(3) { root g[0] }")
+    own = (OWN,)
+    (chunk,) = equal_chunks((p.shards[0].id,), 1)
+    path = {(x.src, x.dst): (x.id,) for x in p.topology.links}
+
+    def move(number: int, src: int, dst: int) -> Transfer:
+        return Transfer(TransferId(number), chunk.id, Rank(src), Rank(dst), path[(src, dst)], 0, own)
+
+    moves = (move(0, 1, 0), move(1, 2, 0), move(2, 1, 2))
+    end = Output(Rank(0), chunk.id, (OWN, TransferId(0), TransferId(1)))
+    schedule = Schedule((chunk,), moves, (end,), (1,), "hand")
+    assert {f.code for f in check_schedule(p, schedule).findings} == {"schedule.unused"}
+    _, kernel = lowered(p, schedule)
+    assert kernel.ranks[2].slots == 1
+    assert {(c.src, c.dst) for c in kernel.counters if c.kind is CounterKind.CREDIT} == {(1, 0), (2, 0)}

@@ -121,6 +121,11 @@ def test_torch_on_a_gpu_or_with_a_gradient_is_seen() -> None:
     assert adapt(FakeTensor(np.zeros(3), "torch.float64", "cuda")).device == "cuda 0"
     with pytest.raises(ArgumentError, match=r"requires a gradient; pass tensor\.detach\(\)"):
         adapt(FakeTensor(np.zeros(3), "torch.float64", requires_grad=True))
+    for lazy in ("conj", "neg"):
+        view = FakeTensor(np.zeros(3, np.complex64), "torch.complex64")
+        setattr(view, f"is_{lazy}", lambda: True)
+        with pytest.raises(ArgumentError, match=rf"other values than it shows; pass tensor\.resolve_{lazy}\(\)"):
+            adapt(view)
     with pytest.raises(ArgumentError, match=r"no element type 'torch\.qint7'"):
         adapt(FakeTensor(np.zeros(3), "torch.qint7"))
 

@@ -365,6 +365,8 @@ def test_what_is_no_artefact(tmp_path: Path) -> None:
         ({"shards": (ManifestShard(((0, 0),), ((0, 1),), False),)}, "a shard lies outside the buffers"),
         ({"shards": (ManifestShard(((9, 0),), (), False),)}, "a shard lies outside the buffers"),
         ({"variants": ()}, "its variants are none, or two have the same id"),
+        ({"output_units": (1, 2**40, 1)}, "a buffer is longer than what lies in it"),
+        ({"input_units": (2, 1, 1)}, "a buffer is longer than what lies in it"),
     ],
 )
 def test_inconsistent_manifests_are_refused(ring: Path, changes: dict[str, Any], text: str) -> None:
@@ -375,7 +377,7 @@ def test_inconsistent_manifests_are_refused(ring: Path, changes: dict[str, Any],
         rt.load(ring)
 
 
-@pytest.mark.parametrize("folder", ["../elsewhere", "/etc", "a/../../b", "", "a\\..\\b"])
+@pytest.mark.parametrize("folder", ["../elsewhere", "/etc", "a/../../b", "", "a\\..\\b", "a\0b"])
 def test_variants_never_lie_outside_the_artefact(ring: Path, folder: str) -> None:
     manifest = rt.load(ring).manifest
     c = manifest.collectives[0]
@@ -411,3 +413,24 @@ def test_the_backend_says_on_which_device_each_rank_runs(everything: Path, monke
         assert g.devices("all_reduce") == [0, 1, 2]
         with pytest.raises(ArgumentError, match="no collective 'halo'"):
             g.devices("halo")
+
+
+def test_two_variants_never_share_a_folder(ring: Path) -> None:
+    """Kernels and memory are kept by folder: one would run on the other's."""
+    manifest = rt.load(ring).manifest
+    c = manifest.collectives[0]
+    changed = replace(c, variants=(c.variants[0], replace(c.variants[1], folder=c.variants[0].folder)))
+    (ring / "manifest.json").write_bytes(manifest_bytes(replace(manifest, collectives=(changed,))))
+    with pytest.raises(rt.DamagedFileError, match="two variants lie in the same folder"):
+        rt.load(ring)
+
+
+def test_a_folder_that_is_a_link_to_elsewhere_is_not_read(ring: Path, tmp_path: Path) -> None:
+    loaded = rt.load(ring)
+    c = loaded.manifest.collectives[0]
+    home, elsewhere = ring / c.variants[0].folder, tmp_path / "elsewhere"
+    home.rename(elsewhere)
+    home.symlink_to(elsewhere)
+    xs = [np.ones(4, np.float32) for _ in c.ranks]
+    with loaded.local("numpy") as group, pytest.raises(rt.DamagedFileError, match="lies outside the artefact"):
+        group.collective(c.name, xs, variant=c.variants[0].id)

@@ -24,7 +24,6 @@ from acclc.ir.problem import (
     ShardId,
     Topology,
 )
-from acclc.ir.result import Bound, Cut, LatencyBound, ThroughputBound
 from acclc.ir.schedule import OWN, Schedule
 
 GB = Fraction(10**9)
@@ -227,9 +226,3 @@ def _check_outputs(problem, schedule, moved, shard_of):
         shard = shard_of[o.chunk]
         assert sorted(_leaves(value)) == (sorted(shard.sources) if shard.reduced else ["data"])
         assert tree.setdefault(o.chunk, value) == value, "all ranks reduce in the same order"
-
-
-def no_bound(problem):
-    """A bound that says nothing: for tests that do not concern bounds."""
-    cut = Cut((NodeId(0),), Fraction(0))
-    return Bound(ThroughputBound(Fraction(0), cut, ""), LatencyBound(0, None, Fraction(0), None, ""), Fraction(0))

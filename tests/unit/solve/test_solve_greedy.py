@@ -56,7 +56,9 @@ def test_machines(topology, collective):
 
 
 def test_switches_with_a_budget_that_one_path_crosses_twice():
-    p = problem(machine(3, both([(i, 3, 2) for i in range(3)]), switches=1, budgets=[((0, 1, 2, 3, 4, 5), 1)]), "all_gather")
+    p = problem(
+        machine(3, both([(i, 3, 2) for i in range(3)]), switches=1, budgets=[((0, 1, 2, 3, 4, 5), 1)]), "all_gather"
+    )
     for s in greedy.schedules_of(p):
         assert simulate(p, s)[2] >= 12 * s.chunks_per_shard
 
@@ -94,4 +96,6 @@ def test_one_rank_moves_nothing():
 
 
 def test_the_same_problem_gives_the_same_schedules():
-    assert greedy.schedules_of(problem(torus(3, 4), "all_to_all")) == greedy.schedules_of(problem(torus(3, 4), "all_to_all"))
+    assert greedy.schedules_of(problem(torus(3, 4), "all_to_all")) == greedy.schedules_of(
+        problem(torus(3, 4), "all_to_all")
+    )

@@ -447,3 +447,12 @@ def test_times_and_sizes_are_exact() -> None:
 )
 def test_other_spellings_of_units(unit: str, kind: str, expected: str | None) -> None:
     assert units.suggest_unit(unit, kind) == expected
+
+
+def test_a_word_of_another_place_begins_an_item_after_a_list() -> None:
+    # `reduce` is a statement's first word too; after a list the lexer must not think that a statement follows
+    for before in ("all_gather on ring(4) among g[0], g[1]", "all_gather on ring(4) without g[0] <-> g[1]"):
+        tree = parse(Source("t", f"{before}\nreduce on ring(4)\n"))
+        assert [item.collective for item in tree.items] == ["all_gather", "reduce"]
+    both = parse(Source("t", "together { reduce on full(4) among g[0..1]  reduce on full(4) among g[2..3] }"))
+    assert len(both.items[0].uses) == 2

@@ -227,6 +227,9 @@ def test_header(ring3: Case) -> None:
     assert codes(what, schedule, replace(program, contributors=2)) == {"program.contributors"}
     assert codes(what, schedule, replace(program, positions=(1, 0, 2))) == {"program.positions"}
     assert "program.ranks" in codes(what, schedule, replace(program, ranks=program.ranks[:2], positions=(0, 1)))
+    # the manifest's order is the group's: in another one, ranks would be given each other's memory
+    turned = replace(program, ranks=program.ranks[::-1], positions=program.positions[::-1])
+    assert codes(what, schedule, turned) == {"program.ranks"}
 
 
 def test_block_and_step_and_link(ring3: Case) -> None:

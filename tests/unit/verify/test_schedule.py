@@ -216,3 +216,18 @@ def test_a_schedule_of_another_problem_is_refused(make: object) -> None:
     assert codes(what, schedule) == set()
     assert codes(other, schedule) & {"schedule.ids", "schedule.tiling"}
     assert codes(what, all_reduce_direct(problem(full(3), Collective.ALL_REDUCE)))
+
+
+def test_ranks_outside_the_group_run_nothing() -> None:
+    """Neither as a relay nor as a source or target: no program is made for them."""
+    what = problem(full(4), Collective.BROADCAST, group=(0, 1, 3))
+    b = Builder(what, 1, 2)
+    b.end(0, 0)
+    b.end(1, 0, (b.move(0, 0, 1, 0),))
+    b.end(3, 0, (b.move(0, 2, 3, 1, (b.move(0, 0, 2, 0),)),))
+    assert codes(what, b.schedule()) == {"schedule.group"}
+    direct = Builder(what, 1, 1)
+    direct.end(0, 0)
+    for rank in (1, 3):
+        direct.end(rank, 0, (direct.move(0, 0, rank, 0),))
+    assert codes(what, direct.schedule()) == set()

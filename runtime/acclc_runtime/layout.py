@@ -1,0 +1,85 @@
+"""What a kernel and its manifest must agree on, so that no kernel runs on memory laid out for another.
+
+The generator prints the digest of this into kernel.cu; the runtime computes it again from the manifest before it
+allocates anything. A manifest that was changed is refused, whatever was changed in it: sizes of buffers, slots,
+counters, blocks, channels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from acclc_runtime.manifest import ManifestCollective, ManifestVariant
+
+_LINE = re.compile(r"^// Layout: ([0-9a-f]{64})$", re.MULTILINE)
+_HEAD = 2000
+"""Characters of kernel.cu among which the line is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankLayout:
+    """One rank: units of its buffers, scratch slots, blocks, and its position in the group."""
+
+    rank: int
+    position: int
+    input_units: int
+    output_units: int
+    slots: int
+    blocks: int
+
+
+def layout_digest(
+    ranks: Iterable[RankLayout],
+    homes: Sequence[int],
+    in_place: str,
+    contributors: int,
+    channels: int,
+    slot_depth: int,
+    longest_part: Fraction,
+) -> str:
+    """Return the digest of a layout. ``homes``: of each counter, by id, the global rank in whose memory it lies.
+
+    ``longest_part`` is the largest part of a count that a put moves: scratch slots are as long.
+    """
+    words = [
+        *(f"rank {r.rank} {r.position} {r.input_units} {r.output_units} {r.slots} {r.blocks}" for r in ranks),
+        "counters " + " ".join(map(str, homes)),
+        f"{in_place} {contributors} {channels} {slot_depth} {longest_part}",
+    ]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+
+def layout_of(collective: ManifestCollective, variant: ManifestVariant) -> str:
+    """Return the digest of the layout that a manifest describes."""
+    owners = [b.rank for b in variant.blocks]
+    ranks = [
+        RankLayout(*fields, blocks=owners.count(fields[0]))
+        for fields in zip(
+            collective.ranks,
+            collective.positions,
+            collective.input_units,
+            collective.output_units,
+            variant.slots,
+            strict=True,
+        )
+    ]
+    homes = [c.home for c in variant.counters]
+    return layout_digest(
+        ranks,
+        homes,
+        collective.in_place,
+        collective.contributors,
+        variant.channels,
+        variant.slot_depth,
+        variant.longest_chunk,
+    )
+
+
+def layout_in(source: str) -> str | None:
+    """Return the digest that a kernel.cu states, or None."""
+    found = _LINE.search(source[:_HEAD])
+    return None if found is None else found[1]
