@@ -31,7 +31,7 @@ all_reduce on dgx1 as summed { op sum, goal chunks 48, steps 6, rounds 14 }
 )
 def artefact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     source: Path = request.param
-    return compile_file(source, Options(time_limit_s=20)).save(tmp_path_factory.mktemp("examples") / source.stem)
+    return compile_file(source, Options(time_limit_s=6)).save(tmp_path_factory.mktemp("examples") / source.stem)
 
 
 def test_there_are_a_dozen_examples() -> None:

@@ -174,8 +174,8 @@ def test_goals_and_limits(goal, points):
 @pytest.mark.parametrize(
     ("goal", "words"),
     [
-        (Goal(steps=1), "1 steps asked for"),
-        (at(2, 1, 8), "1 steps asked for"),
+        (Goal(steps=1), "1 step asked for"),
+        (at(2, 1, 8), "1 step asked for"),
         (at(6, 3, 6), "6 rounds for 6 chunks"),
         (Goal(rounds=1), "1 rounds cannot fill 2 steps"),
         (at(1, 5, 4), "4 rounds cannot fill 5 steps"),
