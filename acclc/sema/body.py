@@ -13,7 +13,7 @@ from acclc.sema import quantities
 from acclc.sema.arithmetic import evaluate, names_in
 from acclc.sema.draft import ClassHandle, Draft, RawLink
 from acclc.sema.limits import MAX_NODES
-from acclc.sema.loops import LoopRunner
+from acclc.sema.loops import LoopRunner, Statement
 from acclc.sema.machine import BuiltBudget, BuiltNode, Machine, NodeArray, ReplicaArray, indexed, shown, unravel
 from acclc.sema.patterns import Side, match, resolve_sides
 from acclc.sema.references import listed, resolve_class, resolve_nodes
@@ -55,16 +55,10 @@ class _Body:
         self._budgets: list[_PendingBudget] = []
         self._inner_is_broken = False
 
-    def run(self, statements: Sequence[ast.TopologyStatement | ast.CustomStatement], scope: Scope) -> None:
-        for statement in statements:
-            if self._loops.stopped:
-                return
-            before = self._report.attempts
-            self._run(statement, scope)
-            if self._report.attempts > before:
-                self._loops.failed()
+    def run(self, statements: Sequence[Statement], scope: Scope) -> None:
+        self._loops.block(statements, scope, self._run)
 
-    def _run(self, statement: ast.TopologyStatement | ast.CustomStatement, scope: Scope) -> None:
+    def _run(self, statement: Statement, scope: Scope) -> None:
         match statement:
             case ast.LinkDecl():
                 self._link(statement, scope)
@@ -76,10 +70,6 @@ class _Body:
                 self._link_class(statement)
             case ast.BudgetDecl():
                 self._budget(statement, scope)
-            case ast.Let():
-                self._loops.let(statement, scope)
-            case ast.For(body=inner):
-                self._loops.loop(statement, scope, lambda block, inner=inner: self.run(inner, block))  # type: ignore[misc]
             case _:
                 raise TypeError(f"{type(statement).__name__} is no statement of a topology")
 

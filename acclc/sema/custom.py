@@ -10,7 +10,7 @@ from acclc.ir.problem import Collective, Demand, InPlace, Op, Place, Problem, Ra
 from acclc.sema.arithmetic import evaluate
 from acclc.sema.collectives import check_reachability, has_room, with_relays
 from acclc.sema.context import Context, Site
-from acclc.sema.loops import LoopRunner
+from acclc.sema.loops import LoopRunner, Statement
 from acclc.sema.machine import indexed
 from acclc.sema.options import GOAL_OPTIONS, read_options
 from acclc.sema.references import listed
@@ -98,25 +98,15 @@ class _Body:
         self._knows_needs = True
         """False if it could not be told what is needed, or where."""
 
-    def run(self, statements: Sequence[ast.TopologyStatement | ast.CustomStatement], scope: Scope) -> None:
-        for statement in statements:
-            if self._loops.stopped:
-                return
-            before = self._report.attempts
-            self._run(statement, scope)
-            if self._report.attempts > before:
-                self._loops.failed()
+    def run(self, statements: Sequence[Statement], scope: Scope) -> None:
+        self._loops.block(statements, scope, self._run)
 
-    def _run(self, statement: ast.TopologyStatement | ast.CustomStatement, scope: Scope) -> None:
+    def _run(self, statement: Statement, scope: Scope) -> None:
         match statement:
             case ast.ChunkStatement() | ast.ReduceStatement():
                 self._chunk(statement, scope)
             case ast.NeedStatement():
                 self._need(statement, scope)
-            case ast.Let():
-                self._loops.let(statement, scope)
-            case ast.For(body=inner):
-                self._loops.loop(statement, scope, lambda block, inner=inner: self.run(inner, block))  # type: ignore[misc]
             case _:
                 raise TypeError(f"{type(statement).__name__} is no statement of a collective")
 

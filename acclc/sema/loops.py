@@ -1,8 +1,8 @@
-"""Running ``for`` and ``let``, in topologies and in custom collectives alike."""
+"""Running blocks of statements, with ``for`` and ``let``, in topologies and in custom collectives alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from acclc.sema.arithmetic import evaluate, evaluate_range
 from acclc.sema.limits import MAX_DEPTH, MAX_FAILURES, MAX_ITERATIONS
@@ -10,31 +10,49 @@ from acclc.sema.report import Report
 from acclc.sema.scope import Scope
 from acclc.syntax import ast
 
+Statement = ast.TopologyStatement | ast.CustomStatement
+Runner = Callable[[Statement, Scope], None]
+
 
 class LoopRunner:
-    """Runs ``for`` statements with a bound on all iterations together, and ``let``."""
+    """Runs blocks: ``for`` with a bound on all iterations together, ``let``, and by a runner whatever else there is."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._iterations = 0
         self._depth = 0
         self._failures = 0
-        self.stopped = False
+        self._stopped = False
         """True when nothing more is to be run, after an error."""
 
-    def failed(self) -> None:
-        """Count a statement with an error; after many, the rest is not run: it would only repeat them."""
-        self._failures += 1
-        self.stopped |= self._failures >= MAX_FAILURES
+    def block(self, statements: Sequence[Statement], scope: Scope, run: Runner) -> None:
+        """Run statements in order; ``run`` gets those that are neither ``for`` nor ``let``.
 
-    def let(self, statement: ast.Let, scope: Scope) -> None:
+        After many statements with an error the rest is not run: it would only repeat them.
+        """
+        for statement in statements:
+            if self._stopped:
+                return
+            before = self._report.attempts
+            match statement:
+                case ast.Let():
+                    self._let(statement, scope)
+                case ast.For():
+                    self._loop(statement, scope, run)
+                case _:
+                    run(statement, scope)
+            if self._report.attempts > before:
+                self._failures += 1
+                self._stopped |= self._failures >= MAX_FAILURES
+
+    def _let(self, statement: ast.Let, scope: Scope) -> None:
         """Add the name of a ``let`` to the block."""
         value = evaluate(statement.value, scope, self._report)
         if self._is_free(statement.name, statement, scope):
             scope.names[statement.name] = value
 
-    def loop(self, statement: ast.For, scope: Scope, body: Callable[[Scope], None]) -> None:
-        """Run ``body`` for every combination, the last loop fastest; each run has a block of its own."""
+    def _loop(self, statement: ast.For, scope: Scope, run: Runner) -> None:
+        """Run the body for every combination, the last loop fastest; each run has a block of its own."""
         if self._depth + len(statement.loops) > MAX_DEPTH:
             self._report.error(
                 "nested-too-deep",
@@ -44,12 +62,12 @@ class LoopRunner:
             )
             return
         self._depth += len(statement.loops)
-        self._nest(statement, 0, scope, body)
+        self._nest(statement, 0, scope, run)
         self._depth -= len(statement.loops)
 
-    def _nest(self, statement: ast.For, position: int, scope: Scope, body: Callable[[Scope], None]) -> None:
+    def _nest(self, statement: ast.For, position: int, scope: Scope, run: Runner) -> None:
         if position == len(statement.loops):
-            body(Scope(scope))
+            self.block(statement.body, Scope(scope), run)
             return
         loop = statement.loops[position]
         numbers = evaluate_range(loop.range, scope, self._report)
@@ -61,7 +79,7 @@ class LoopRunner:
             poisoned = False
         self._iterations += len(numbers)
         if self._iterations > MAX_ITERATIONS:
-            self.stopped = True
+            self._stopped = True
             self._report.error(
                 "too-large",
                 f"the loops run more than {MAX_ITERATIONS:,} times",
@@ -69,11 +87,11 @@ class LoopRunner:
                 help="use smaller ranges",
             )
         for number in numbers:
-            if self.stopped:
+            if self._stopped:
                 return
             inner = Scope(scope, is_loop=True)
             inner.names[loop.name] = None if poisoned else number
-            self._nest(statement, position + 1, inner, body)
+            self._nest(statement, position + 1, inner, run)
 
     def _is_free(self, name: str, statement: ast.Let | ast.Loop, scope: Scope) -> bool:
         if not scope.holds(name):
