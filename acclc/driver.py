@@ -121,10 +121,21 @@ def compile_problem(problem: Problem, options: Options, observer: Observer) -> C
     """Compile one collective: the pipeline below the language."""
     started = time.perf_counter()
     result = synthesize(problem, options, observer)
-    ranges = size_ranges(problem, [s.schedule for s in result.solutions])
-    variants = tuple(lower(problem, s, sizes, observer) for s, sizes in zip(result.solutions, ranges, strict=True))
+    solutions = _within_sizes(problem, result.solutions)
+    ranges = size_ranges(problem, [s.schedule for s in solutions])
+    variants = tuple(lower(problem, s, sizes, observer) for s, sizes in zip(solutions, ranges, strict=True))
     proof = Proof(result.bound, result.status, result.excluded, result.complete, result.reproducible, result.notes)
     return CompiledCollective(problem.without_spans(), proof, variants, time.perf_counter() - started)
+
+
+def _within_sizes(problem: Problem, solutions: Sequence[Solution]) -> tuple[Solution, ...]:
+    """Of a frontier, what is the best somewhere in the goal's range of sizes; all of it without such a goal."""
+    low, high = problem.goal.min_bytes, problem.goal.max_bytes
+    if low is None or high is None:
+        return tuple(solutions)
+    ranges = size_ranges(problem, [s.schedule for s in solutions])
+    best = zip(solutions, ranges, strict=True)
+    return tuple(s for s, r in best if r is not None and r[0] <= high and (r[1] is None or r[1] > low))
 
 
 def analyse(source: Source, options: Options) -> Analysis:

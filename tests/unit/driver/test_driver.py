@@ -129,3 +129,13 @@ def test_a_file_without_emit_narrows_nothing(tmp_path: Path) -> None:
             assert np.array_equal(result, np.concatenate(xs))
     narrow = acclc.compile_text(f"{text}\nemit {{ types f32 arch sm_90 }}").manifest()
     assert (narrow.types, narrow.ops, narrow.architectures) == (("f32",), (), ("sm_90",))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"), [("1 B .. 1 KiB", [2]), ("1 MiB .. 1 GiB", [4]), ("1 KiB .. 1 GiB", [2, 4])]
+)
+def test_a_range_of_sizes_keeps_what_is_best_within_it(sizes: str, kept: list[int]) -> None:
+    (collective,) = acclc.compile_text(f"all_reduce on ring(5) {{ goal size {sizes} }}").collectives
+    assert [v.schedule.steps for v in collective.variants] == kept
+    assert collective.variants[0].min_bytes == 0
+    assert collective.variants[-1].max_bytes is None
