@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from acclc.bounds.loads import passing_nodes
@@ -243,33 +244,55 @@ def _flatten(rows: _Duals) -> tuple[list[tuple[int, Any]], _Shape]:
     return flat, _Shape(tuple(rows.lengths), tuple(rows.potentials), tuple(rows.prices))
 
 
-def rounds_lower_bound(problem: Problem, chunks: int) -> int:
-    """Return the least R of any schedule of C = ``chunks``, whatever its steps, from the last step alone.
+@dataclass(frozen=True, slots=True)
+class LastStep:
+    """What the last step alone says of R: for rank sets T, (load, lanes, |T|), each kind of set once.
 
-    What first enters a rank set T in the last step cannot be passed on inside T, so it enters |T| times. If
-    T lacks ``load`` shards that all of it needs, and B lanes enter it, then with r >= 1 rounds in the last step
-    R >= C load / B + r (1 - 1/|T|). Tried for every rank, every two linked ones, and the best cut. Reduced
-    shards: what leaves T in the first step, by symmetry. 0 (nothing said) without a common unit of rate, or with
-    multicast or reduction in switches.
+    What first enters T in the last step cannot be passed on inside T, so it enters |T| times. If T lacks ``load``
+    shards that all of it needs, and ``lanes`` enter it, then with r >= 1 rounds in the last step
+    R >= C load / lanes + r (1 - 1/|T|). Reduced shards: what leaves T in the first step, by symmetry.
+    """
+
+    terms: tuple[tuple[int, int, int], ...]
+
+    def rounds(self, chunks: int) -> int:
+        """Return the least R of any schedule of C = ``chunks``, whatever its steps; 0 where nothing is said."""
+        return max(
+            (ceil(Fraction(chunks * n, lanes) + 1 - Fraction(1, size)) for n, lanes, size in self.terms), default=0
+        )
+
+
+def rounds_lower_bound(problem: Problem, chunks: int) -> int:
+    """Return the least R that :func:`last_step` allows with C = ``chunks``."""
+    return last_step(problem).rounds(chunks)
+
+
+def last_step(problem: Problem) -> LastStep:
+    """Return the argument of the last step for every rank, every two linked ones, and the best cut.
+
+    It says nothing without a common unit of rate, or with multicast or reduction in switches.
     """
     topology = problem.topology
     unit = topology.unit
     if unit is None or len(passing_nodes(problem)) + len(topology.ranks) < len(topology.nodes):
-        return 0
-    best = 0
+        return LastStep(())
+    ports: list[list[tuple[int, int, bool]]] = [[] for _ in topology.nodes]
+    for e in topology.links:
+        lanes = int(e.capacity / unit)
+        ports[e.dst].append((e.src, lanes, True))
+        ports[e.src].append((e.dst, lanes, False))
+    shards = [(s.reduced, frozenset(s.sources), frozenset(s.targets)) for s in problem.shards]
+    terms: dict[tuple[int, int, int], None] = {}
     for nodes in _rank_sets(problem):
-        ranks = [v for v in nodes if topology.nodes[v].kind is NodeKind.GPU]
-        entering = sum(int(e.capacity / unit) for e in topology.links if e.dst in nodes and e.src not in nodes)
-        leaving = sum(int(e.capacity / unit) for e in topology.links if e.src in nodes and e.dst not in nodes)
-        wanted = sum(
-            not s.reduced and set(ranks) <= set(s.targets) and not nodes & set(s.sources) for s in problem.shards
-        )
-        given = sum(s.reduced and set(ranks) <= set(s.sources) and not nodes & set(s.targets) for s in problem.shards)
-        for load, lanes in ((wanted, entering), (given, leaving)):
-            if load and lanes:
-                least = Fraction(chunks * load, lanes) + 1 - Fraction(1, len(ranks))
-                best = max(best, -(-least.numerator // least.denominator))
-    return best
+        ranks = {v for v in nodes if topology.nodes[v].kind is NodeKind.GPU}
+        crossing = [(lanes, inward) for v in nodes for other, lanes, inward in ports[v] if other not in nodes]
+        wanted = sum(not reduced and ranks <= targets and not ranks & sources for reduced, sources, targets in shards)
+        given = sum(reduced and ranks <= sources and not ranks & targets for reduced, sources, targets in shards)
+        for load, inward in ((wanted, True), (given, False)):
+            total = sum(lanes for lanes, direction in crossing if direction is inward)
+            if load and total:
+                terms[load, total, len(ranks)] = None
+    return LastStep(tuple(terms))
 
 
 def _rank_sets(problem: Problem) -> list[set[int]]:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import ceil
 
 from acclc.bounds.loads import computes
+from acclc.bounds.step_bound import last_step, steps_lower_bound
 from acclc.ir.problem import Problem
 from acclc.ir.result import Bound
 from acclc.ir.schedule import Schedule
@@ -92,6 +93,7 @@ class Prober:
         self.network = networks.of_problem(self.problem)
         self._symmetries: Symmetries | None = None
         self._step_bounds: dict[int, Fraction] = {}
+        self._last_step = last_step(self.problem)
         hint = self.problem.goal.hints.relays
         # switches that multicast or reduce can do more than the model lets them
         gpus = self.problem.topology.ranks
@@ -131,17 +133,13 @@ class Prober:
     def rate_in(self, steps: int) -> Fraction:
         """The least R/C of a schedule of at most so many steps, as far as a bound says."""
         if steps not in self._step_bounds:
-            from acclc.bounds.step_bound import steps_lower_bound
-
             self._step_bounds[steps] = max(self.rate, steps_lower_bound(self.problem, steps) or Fraction(0))
         return self._step_bounds[steps]
 
     def least_rounds(self, chunks: int, steps: int, *, cheap: bool = False) -> int:
         """The least R at (C, S), as far as bounds say. ``cheap``: without the bound for these steps."""
-        from acclc.bounds.step_bound import rounds_lower_bound
-
         rate = self.rate if cheap else self.rate_in(steps)
-        return max(steps, ceil(rate * chunks), rounds_lower_bound(self.problem, chunks))
+        return max(steps, ceil(rate * chunks), self._last_step.rounds(chunks))
 
     def excluded_by(self, chunks: int, steps: int, rounds: int) -> str | None:
         """Return why there is no schedule at a point: ``bound``, ``infeasible``, or None if that is not known."""
