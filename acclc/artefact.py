@@ -218,6 +218,8 @@ def read_artefact(folder: str | Path) -> Artefact:
     Raises:
         DamagedFileError: a file is missing, truncated or of another version.
     """
+    from acclc.verify import check_problem
+
     root = Path(folder)
     manifest = read_manifest(root)
     collectives = []
@@ -227,7 +229,8 @@ def read_artefact(folder: str | Path) -> Artefact:
         home = _inside(root, entry.name)
         problem = _read(home / "problem.json", Problem, "acclc-problem", IR_VERSION)
         proof = _read(home / "proof.json", Proof, "acclc-proof", IR_VERSION)
-        variants = tuple(_read_variant(_inside(root, v.folder), problem, v) for v in entry.variants)
+        stated = check_problem(problem).ok
+        variants = tuple(_read_variant(_inside(root, v.folder), problem, v, stated) for v in entry.variants)
         collectives.append(CompiledCollective(problem, proof, variants))
     return Artefact(
         manifest.name,
@@ -245,12 +248,12 @@ def _inside(root: Path, name: str) -> Path:
     return root / name
 
 
-def _read_variant(folder: Path, problem: Problem, entry: ManifestVariant) -> Variant:
-    from acclc.verify import check_problem, check_schedule
+def _read_variant(folder: Path, problem: Problem, entry: ManifestVariant, stated: bool) -> Variant:
+    from acclc.verify import check_schedule
     from acclc.verify.schedule import time_per_shard_byte
 
     schedule = _read(folder / "schedule.json", Schedule, "acclc-schedule", IR_VERSION)
-    sound = check_problem(problem).ok and check_schedule(problem, schedule).ok
+    sound = stated and check_schedule(problem, schedule).ok
     return Variant(
         schedule=schedule,
         program=_read(folder / "program.json", Program, "acclc-program", PROGRAM_VERSION),

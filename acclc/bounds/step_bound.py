@@ -262,11 +262,6 @@ class LastStep:
         )
 
 
-def rounds_lower_bound(problem: Problem, chunks: int) -> int:
-    """Return the least R that :func:`last_step` allows with C = ``chunks``."""
-    return last_step(problem).rounds(chunks)
-
-
 def last_step(problem: Problem) -> LastStep:
     """Return the argument of the last step for every rank, every two linked ones, and the best cut.
 

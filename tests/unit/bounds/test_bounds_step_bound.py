@@ -7,7 +7,7 @@ from hand_built import custom, dgx1, mi250, problem_of, ring, shard, star, topol
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acclc.bounds.step_bound import rounds_lower_bound, steps_lower_bound
+from acclc.bounds.step_bound import last_step, steps_lower_bound
 from acclc.ir.problem import Collective
 from acclc.simulate.baselines import schedules
 
@@ -52,9 +52,9 @@ def test_what_it_does_not_cover_gives_none() -> None:
 def test_mi250_last_step() -> None:
     """(3, S, 7) cannot exist: R >= (14 C + 3) / 6 for a package of two."""
     problem = problem_of(mi250(), C.ALL_GATHER)
-    assert [rounds_lower_bound(problem, c) for c in (3, 4, 6, 7)] == [8, 10, 15, 17]
+    assert [last_step(problem).rounds(c) for c in (3, 4, 6, 7)] == [8, 10, 15, 17]
     mirrored = problem_of(mi250(), C.REDUCE_SCATTER)
-    assert [rounds_lower_bound(mirrored, c) for c in (3, 4, 6, 7)] == [8, 10, 15, 17]
+    assert [last_step(mirrored).rounds(c) for c in (3, 4, 6, 7)] == [8, 10, 15, 17]
 
 
 @settings(max_examples=15, deadline=None)
@@ -74,4 +74,4 @@ def test_no_schedule_beats_it(ranks: int, data: st.DataObject) -> None:
         assert least is not None
         assert 0 < least <= Fraction(schedule.total_rounds, schedule.chunks_per_shard)
         if problem.collective is not C.ALL_TO_ALL:
-            assert rounds_lower_bound(problem, schedule.chunks_per_shard) <= schedule.total_rounds
+            assert last_step(problem).rounds(schedule.chunks_per_shard) <= schedule.total_rounds
