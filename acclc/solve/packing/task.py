@@ -64,14 +64,21 @@ def root_of(shard: Shard, kind: Family) -> Rank:
     return shard.sources[0] if kind is Family.SPREAD else shard.targets[0]
 
 
+def root_counts(problem: Problem, kind: Family) -> tuple[int, ...]:
+    """Return how many shards have their root at each rank; for ``BOTH`` one part each of every shard."""
+    if kind is Family.BOTH:
+        return tuple(1 for _ in problem.topology.ranks)
+    roots = Counter(root_of(shard, kind) for shard in problem.shards)
+    return tuple(roots[r] for r in problem.topology.ranks)
+
+
 def tasks(problem: Problem, kind: Family) -> tuple[Task | None, Task | None]:
     """Return what to pack for collecting (on the reversed machine) and for spreading."""
     topology = problem.topology
     if kind is Family.BOTH:
-        weights = tuple(1 for _ in topology.ranks)
+        weights = root_counts(problem, kind)
         return Task(reversed_topology(topology), weights), Task(topology, weights)
-    roots = Counter(root_of(shard, kind) for shard in problem.shards)
-    weights = tuple(roots[r] for r in topology.ranks)
+    weights = root_counts(problem, kind)
     if kind is Family.SPREAD:
         return None, Task(topology, weights)
     return Task(reversed_topology(topology), weights), None
