@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from acclc.bounds.families import Family
+from acclc.bounds.rates import Machine, RateProgram
 from acclc.ir.problem import Problem
 from acclc.solve import cpsat
 from acclc.solve.packing.flows import Effort, TimeUp
-from acclc.solve.packing.rates import SIZE_LIMIT, Machine, RateProgram
-from acclc.solve.packing.task import Family
 
+SIZE_LIMIT = 2_000_000
+"""Links times ranks times sides: larger programs are not tried."""
 SMALL = 12
 """Up to this k CP-SAT is asked for whole units."""
 LARGEST = 5_040
@@ -51,22 +53,24 @@ def allocations(problem: Problem, kind: Family, target: Fraction, effort: Effort
     ``target``: a proven bound, seconds a byte of shard. None is yielded where the program is too large. Raises TimeUp.
     """
     machine = Machine(problem, kind)
-    if len(machine.sides) * len(machine.links) * len(machine.ranks) > SIZE_LIMIT:
+    if machine.size > SIZE_LIMIT:
         return
-    program = RateProgram(machine, effort)
-    if program.solve() <= 0:
+    program = RateProgram(machine, effort.spend)
+    rate = program.solve()
+    if rate <= 0:
         return
+    program.settle(rate)
     exact = _rounded(program)
     optimum = target if exact is None else exact.time
     fewest = LARGEST if exact is None else exact.k
     for k in range(1, min(most, SMALL, fewest - 1) + 1):
-        found = _whole(program, k, optimum)
+        found = _whole(program, k, optimum, effort)
         if found is not None:
             exact = found
             break
     if exact is not None:
         yield exact
-    limited = _limited(program, optimum, most)
+    limited = _limited(program, optimum, most, effort)
     if limited is not None:
         yield replace(limited, optimum=optimum)
 
@@ -128,24 +132,24 @@ def _short(
             yield side, nodes
 
 
-def _limited(program: RateProgram, optimum: Fraction, most: int) -> Allocation | None:
+def _limited(program: RateProgram, optimum: Fraction, most: int, effort: Effort) -> Allocation | None:
     """Whole units, at most so many a shard, that lose little: where the optimum would take more."""
     for percent in LOSSES:
         for k in sorted({max(1, most // 4), max(1, most // 2), most}):
-            found = _whole(program, k, optimum * (1 + Fraction(percent, 100)))
+            found = _whole(program, k, optimum * (1 + Fraction(percent, 100)), effort)
             if found is not None:
                 return found
     return None
 
 
-def _whole(program: RateProgram, k: int, time: Fraction) -> Allocation | None:
+def _whole(program: RateProgram, k: int, time: Fraction, effort: Effort) -> Allocation | None:
     """Ask CP-SAT for k units a shard within a time, adding violated sets until it has them or cannot."""
     model = _UnitModel(program.machine, k, time)
     for side, nodes in program.sets:
         model.demand(side, nodes)
     left = WORK_OF_A_K
     while left > 0:
-        outcome = cpsat.run(model.model, work=left, deadline=program.effort.deadline, seed=0, workers=1, mixed=True)
+        outcome = cpsat.run(model.model, work=left, deadline=effort.deadline, seed=0, workers=1, mixed=True)
         left -= outcome.work
         if outcome.clock_cut:
             raise TimeUp

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from acclc.bounds.families import Family, root_of
 from acclc.ir.problem import LinkId, Problem, Rank, Shard
 from acclc.ir.schedule import OWN, Chunk, ChunkId, Output, Schedule, Transfer, TransferId
 from acclc.solve.packing.solver import Packing
-from acclc.solve.packing.task import Family, root_of
 from acclc.solve.packing.trees import Tree
 
 STRATEGY = "packing"

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
+from acclc.bounds.families import Family
 from acclc.ir.problem import Problem
 from acclc.solve.packing.allocation import Allocation
 from acclc.solve.packing.check import check_trees, task_seconds
 from acclc.solve.packing.flows import Effort, FlowGraph
 from acclc.solve.packing.splitting import Scaled, logical_routes
-from acclc.solve.packing.task import Family, Task, optimum, packable, reversed_topology
+from acclc.solve.packing.task import Task, optimum, packable, reversed_topology
 from acclc.solve.packing.trees import Tree, shallow_trees
 
 UNITS_LIMIT = 2**60

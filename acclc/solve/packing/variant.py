@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from acclc.bounds.compute import throughput_bound
+from acclc.bounds.families import Family, family
 from acclc.ir.problem import Problem
 from acclc.ir.schedule import Schedule
 from acclc.solve import mirror
@@ -14,7 +15,7 @@ from acclc.solve.packing.assemble import schedule_of
 from acclc.solve.packing.check import seconds_per_byte
 from acclc.solve.packing.flows import Effort, TimeUp
 from acclc.solve.packing.solver import Packing, pack, pack_allocated
-from acclc.solve.packing.task import Family, Task, family, packable, tasks
+from acclc.solve.packing.task import Task, packable, tasks
 from acclc.solve.packing.trees import Tree
 from acclc.solve.protocol import Deadline
 

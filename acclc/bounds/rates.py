@@ -14,16 +14,14 @@ max-flow finds them violated: that makes a program of hundreds of rows where flo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from acclc.bounds.loads import passing_nodes
-from acclc.ir.problem import Problem, Topology
-from acclc.solve.packing.flows import Effort
-from acclc.solve.packing.task import Family, root_counts
+from acclc.bounds.families import Family, root_counts
+from acclc.ir.problem import NodeKind, Problem, Topology
 
 Amounts = npt.NDArray[np.int64]
 Rates = npt.NDArray[np.float64]
@@ -36,12 +34,16 @@ USE = 1e-3
 """What a link's use counts beside a root's width, both as parts of the greatest."""
 FLOW_UNITS = 2**50
 """Float rates become integers that sum to at most this."""
-SIZE_LIMIT = 2_000_000
-"""Links times ranks times sides: larger programs are not tried."""
+Spend = Callable[[int], None]
+"""Takes note of counted work (arcs in flows, and the like); may raise to end it."""
+
+
+def free_of_charge(_work: int) -> None:
+    """Let any work be done."""
 
 
 class Machine:
-    """What both programs look at: links by their ends as each side sees them, whole rates, what passes on."""
+    """What the program looks at: links by their ends as each side sees them, whole rates, what passes on."""
 
     def __init__(self, problem: Problem, kind: Family) -> None:
         topology: Topology = problem.topology
@@ -53,7 +55,7 @@ class Machine:
         self.links = topology.links
         self.lanes = [int(e.capacity / self.unit) for e in topology.links]
         self.budgets = [(b.links, int(b.capacity / self.unit)) for b in topology.budgets]
-        self.passing = passing_nodes(problem)
+        self.passing = tuple(n.id for n in topology.nodes if n.kind is not NodeKind.GPU)
         self.roots = root_counts(problem, kind)
         """Shards with their root at each rank; for ``BOTH`` it is free, and there are so many equal shards."""
         self.free = kind is Family.BOTH
@@ -67,6 +69,11 @@ class Machine:
             Family.BOTH: [backward, forward],
         }[kind]
 
+    @property
+    def size(self) -> int:
+        """Links times ranks times sides: what a round of separation costs grows with it."""
+        return len(self.sides) * len(self.links) * len(self.ranks)
+
     def leaving(self, side: int, nodes: frozenset[int]) -> list[int]:
         """Return the links that leave a set, as a side sees them."""
         return [e for e, (u, v) in enumerate(self.sides[side]) if u in nodes and v not in nodes]
@@ -75,10 +82,10 @@ class Machine:
 class Separator:
     """For one side: which set of nodes is left by too little for what has its roots inside?"""
 
-    def __init__(self, machine: Machine, side: int, effort: Effort) -> None:
+    def __init__(self, machine: Machine, side: int, spend: Spend) -> None:
         from ortools.graph.python import max_flow
 
-        self._ranks, self._nodes, self._effort = machine.ranks, machine.nodes, effort
+        self._ranks, self._nodes, self._spend = machine.ranks, machine.nodes, spend
         ends = [*machine.sides[side], *((machine.nodes, r) for r in machine.ranks)]
         pairs = np.array(ends, dtype=np.int32)
         self._flow: Any = max_flow.SimpleMaxFlow()
@@ -91,7 +98,7 @@ class Separator:
         self._flow.set_arcs_capacity(self._arcs, np.concatenate([amounts, supplies]))
         total = int(supplies.sum())
         for rank in self._ranks:
-            self._effort.spend(len(self._arcs))
+            self._spend(len(self._arcs))
             status = self._flow.solve(self._nodes, rank)
             if status != self._flow.OPTIMAL:
                 raise OverflowError(f"max-flow ended with {status}")
@@ -102,11 +109,11 @@ class Separator:
 class RateProgram:
     """The linear program, in units of the machine's rate; keeps its sets for the search of whole units."""
 
-    def __init__(self, machine: Machine, effort: Effort) -> None:
+    def __init__(self, machine: Machine, spend: Spend = free_of_charge) -> None:
         from ortools.linear_solver import pywraplp
 
-        self.machine, self.effort = machine, effort
-        self.separators = [Separator(machine, side, effort) for side in range(len(machine.sides))]
+        self.machine, self._spend = machine, spend
+        self.separators = [Separator(machine, side, spend) for side in range(len(machine.sides))]
         self.sets: dict[tuple[int, frozenset[int]], None] = {}
         self._solver: Any = pywraplp.Solver.CreateSolver("GLOP")
         self._optimal = pywraplp.Solver.OPTIMAL
@@ -115,6 +122,7 @@ class RateProgram:
         self._amounts = [[self._solver.NumVar(0, c, "") for c in machine.lanes] for _ in machine.sides]
         self._roots = self._root_variables()
         self._limits()
+        self._rows: list[tuple[frozenset[int], Any]] = []
         for side in range(len(machine.sides)):
             everything = frozenset(range(machine.nodes))
             for rank in machine.ranks:
@@ -155,6 +163,7 @@ class RateProgram:
             return False
         self.sets[side, nodes] = None
         row = self._solver.Constraint(0, self._solver.infinity())
+        self._rows.append((nodes, row))
         for e in self.machine.leaving(side, nodes):
             row.SetCoefficient(self._amounts[side][e], 1)
         if self._roots is None:
@@ -166,15 +175,23 @@ class RateProgram:
         return True
 
     def solve(self) -> float:
-        """Return the greatest rate (0: the solver gave up). Raises TimeUp."""
-        rate = self._cut()
-        if rate > 0 and self._roots is not None:
-            self._prefer(self._roots, rate)
-            self._cut()
-        return rate
+        """Return the greatest rate (0: the solver gave up). Raises what ``spend`` raises."""
+        for _ in range(ROUNDS):
+            self._spend(self._solver.NumVariables() * self._solver.NumConstraints() // 64)
+            if self._solver.Solve() != self._optimal:
+                return 0.0
+            found = list(self._violated())
+            if not sum(self._add(side, nodes) for side, nodes in found):
+                break
+        return float(self._rate.solution_value())
 
-    def _prefer(self, roots: list[Any], rate: float) -> None:
-        """Of all solutions ask for one with its roots at the widest ranks and little use of links: shallow trees."""
+    def settle(self, rate: float) -> None:
+        """Of all solutions of a rate take one with its roots at the widest ranks and little use of links.
+
+        It makes shallow trees. Where the roots are given nothing changes. Raises what ``spend`` raises.
+        """
+        if self._roots is None:
+            return
         machine, objective = self.machine, self._solver.Objective()
         self._rate.SetLb(rate * (1 - RATE_KEPT))
         objective.SetCoefficient(self._rate, 0)
@@ -183,22 +200,18 @@ class RateProgram:
             width[u] += c
             width[v] += c
         most = max(width)
-        for rank, x in zip(machine.ranks, roots, strict=True):
+        for rank, x in zip(machine.ranks, self._roots, strict=True):
             objective.SetCoefficient(x, width[rank] / most)
         for amounts in self._amounts:
             for a in amounts:
                 objective.SetCoefficient(a, -USE)
+        self.solve()
 
-    def _cut(self) -> float:
-        """Add violated sets until there are none; return the rate (0: the solver gave up). Raises TimeUp."""
-        for _ in range(ROUNDS):
-            self.effort.spend(self._solver.NumVariables() * self._solver.NumConstraints() // 64)
-            if self._solver.Solve() != self._optimal:
-                return 0.0
-            found = list(self._violated())
-            if not sum(self._add(side, nodes) for side, nodes in found):
-                break
-        return float(self._rate.solution_value())
+    def binding(self) -> Iterator[frozenset[int]]:
+        """Yield the sets that limit the rate: those with a price in the program's dual."""
+        for nodes, row in self._rows:
+            if abs(row.dual_value()) > TOLERANCE:
+                yield nodes
 
     def values(self) -> tuple[list[Rates], Rates]:
         """Return each side's amounts and the roots' rates."""
@@ -220,7 +233,7 @@ class RateProgram:
                     yield side, nodes
 
 
-def rate(problem: Problem, kind: Family, effort: Effort) -> float:
-    """Return the program's optimum, in bytes of shard a second (a float: for reports). Raises TimeUp."""
+def rate(problem: Problem, kind: Family) -> float:
+    """Return the program's optimum, in bytes of shard a second (a float: for reports)."""
     machine = Machine(problem, kind)
-    return RateProgram(machine, effort).solve() * float(machine.unit) / machine.repeats
+    return RateProgram(machine).solve() * float(machine.unit) / machine.repeats
