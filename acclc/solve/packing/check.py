@@ -47,7 +47,7 @@ def _check_path(task: Task, hop: Hop) -> None:
     inner = all(nodes[v].kind is not NodeKind.GPU for v in at[1:-1])
     if not chained or not inner or len(set(at)) != len(at):
         raise AssertionError(f"{hop} has no simple path through switches")
-    if (at[0], at[-1]) != (hop.parent, hop.child):
+    if at[0] != int(hop.parent) or at[-1] != int(hop.child):
         raise AssertionError(f"the path of {hop} does not join its ends")
 
 
