@@ -12,6 +12,7 @@ from acclc.ir.problem import Problem
 from acclc.solve.packing.allocation import Allocation
 from acclc.solve.packing.check import check_trees, task_seconds
 from acclc.solve.packing.flows import Effort, FlowGraph
+from acclc.solve.packing.levels import composed_trees
 from acclc.solve.packing.splitting import Scaled, logical_routes
 from acclc.solve.packing.task import Task, optimum, packable, reversed_topology
 from acclc.solve.packing.trees import Tree, shallow_trees
@@ -62,6 +63,11 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
     if packable(task.topology):
         return None
     best = optimum(task)
+    composed = composed_trees(task, best, lambda part: pack(part, effort))
+    if composed is not None:
+        packing = _checked(*composed, best)
+        if max_trees is None or packing.most_trees() <= max_trees:
+            return packing
     exact = exact_scale(task, best)
     if exact.demand * (1 + len(exact.capacity)) < UNITS_LIMIT:
         packing = _packed(exact, best, effort)
@@ -71,7 +77,10 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
 
 
 def _packed(scaled: Scaled, best: Fraction, effort: Effort) -> Packing:
-    trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
+    return _checked(scaled, shallow_trees(scaled, logical_routes(scaled, effort), effort), best)
+
+
+def _checked(scaled: Scaled, trees: tuple[Tree, ...], best: Fraction) -> Packing:
     check_trees(scaled, trees)
     return Packing(scaled.task, scaled.k, trees, best, task_seconds(scaled.task, scaled.k, trees))
 
