@@ -124,7 +124,15 @@ def compile_problem(problem: Problem, options: Options, observer: Observer) -> C
     solutions = _within_sizes(problem, result.solutions)
     ranges = size_ranges(problem, [s.schedule for s in solutions])
     variants = tuple(lower(problem, s, sizes, observer) for s, sizes in zip(solutions, ranges, strict=True))
-    proof = Proof(result.bound, result.status, result.excluded, result.complete, result.reproducible, result.notes)
+    proof = Proof(
+        result.bound,
+        result.status,
+        result.excluded,
+        result.complete,
+        result.reproducible,
+        result.notes,
+        result.exclusions,
+    )
     return CompiledCollective(problem.without_spans(), proof, variants, time.perf_counter() - started)
 
 

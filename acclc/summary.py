@@ -216,9 +216,11 @@ def _excluded_words(excluded: Excluded) -> str:
     figures = [("chunks", excluded.chunks), ("steps", excluded.steps)]
     if excluded.rounds > 0:  # a bound may exclude every number of rounds
         figures.append(("rounds", excluded.rounds))
-    by = {"bound": "by a bound", "infeasible": "the solver proved that there is none"}.get(
-        excluded.reason, excluded.reason
-    )
+    by = {
+        "bound": "by a bound",
+        "step_bound": "by a bound for these steps",
+        "infeasible": "the solver proved that there is none",
+    }.get(excluded.reason, excluded.reason)
     detail = f": {excluded.detail}" if excluded.detail else ""
     return ", ".join(f"{word} {value}" for word, value in figures) + f", {by}{detail}"
 
