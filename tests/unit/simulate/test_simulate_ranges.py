@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -26,6 +27,12 @@ C = Collective
 def chosen(ranges: tuple[Range | None, ...], size: int) -> int:
     (one,) = [i for i, r in enumerate(ranges) if r and r[0] <= size and (r[1] is None or size < r[1])]
     return one
+
+
+def delayed(machine: Topology, latency: Fraction = Fraction(1, 10**6)) -> Topology:
+    """The machine with a latency on each link."""
+    links = tuple(replace(e, cls=replace(e.cls, latency=latency)) for e in machine.links)
+    return replace(machine, links=links)
 
 
 def plans(problem: Problem) -> list[Schedule]:
@@ -53,7 +60,7 @@ def losses(problem: Problem, made: list[Schedule], ranges: tuple[Range | None, .
     ids=["ring broadcast", "ring all_reduce", "dgx1 broadcast", "boxes all_gather", "boxes broadcast"],
 )
 def test_no_size_is_much_slower_than_it_could_be(machine: Topology, collective: Collective) -> None:
-    problem = problem_of(machine, collective)
+    problem = problem_of(delayed(machine), collective)
     made = plans(problem)
     assert len(made) > 1
     assert simulated(problem, made)
@@ -65,14 +72,14 @@ def test_no_size_is_much_slower_than_it_could_be(machine: Topology, collective: 
 
 def test_the_closed_form_alone_can_be_far_off() -> None:
     """Eight GPUs a box that all send over one network port each: the queue is not in the closed form."""
-    problem = problem_of(switched(2, 300, per_box=4), C.ALL_GATHER)
+    problem = problem_of(delayed(switched(2, 300, per_box=4)), C.ALL_GATHER)
     made = plans(problem)
     assert losses(problem, made, line_ranges(problem, made), [30_000, 100_000]) > 0.5
     assert losses(problem, made, size_ranges(problem, made), [30_000, 100_000]) < 0.1
 
 
 def test_too_much_work_leaves_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = problem_of(ring(8), C.BROADCAST)
+    problem = problem_of(delayed(ring(8)), C.BROADCAST)
     made = plans(problem)
     monkeypatch.setattr(module, "WORK", 100)
     assert not simulated(problem, made)
