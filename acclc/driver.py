@@ -234,6 +234,7 @@ def headroom(
 ) -> Iterator[Headroom]:
     """Yield each collective's bounds beside ring and tree at S = ``size`` bytes: is it worth compiling at all."""
     from acclc.bounds import bound
+    from acclc.fabrics import parts
     from acclc.forecast import Headroom
 
     observer = observer or Silent()
@@ -241,7 +242,8 @@ def headroom(
         observer.stage(problem, "bound")
         proven = bound(problem)
         observer.stage(problem, "ring and tree, simulated")
-        yield Headroom(problem, proven, size, baselines(problem, shard_bytes(problem, size)))
+        shapes = baselines(problem, shard_bytes(problem, size))
+        yield Headroom(problem, proven, size, shapes, parts(problem))
 
 
 def demand_verified(problem: Problem, level: str, report: Report[Any]) -> None:

@@ -8,7 +8,6 @@ time, so that the same schedules get the same ranges everywhere.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,7 +38,7 @@ class Curve:
 
     def at(self, shard: Fraction) -> Fraction:
         """The time for shards of so many bytes."""
-        after = bisect_right(self.points, shard, key=lambda p: p[0])
+        after = sum(size <= shard for size, _ in self.points)
         if after == 0:
             return self.points[0][1]
         size, seconds = self.points[after - 1]
