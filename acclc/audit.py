@@ -105,6 +105,8 @@ def _excluded(collective: CompiledCollective, bound: BoundFacts) -> tuple[Certai
 
 def excluded_words(facts: ExclusionFacts) -> str:
     """How many points are proven not to exist, and what the others rest on."""
+    if facts.points == 0:
+        return "no point is said to be"
     words = f"{facts.points} point{'' if facts.points == 1 else 's'}"
     kinds = ((facts.searched, "CP-SAT"), (facts.too_large, "step LP"))
     open_points = ", ".join(f"{n} by {what}" for n, what in kinds if n)

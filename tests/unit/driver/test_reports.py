@@ -66,6 +66,40 @@ def test_explain_tells_of_an_artefact(tmp_path: Path) -> None:
     assert "pipelined packing of 2 trees" in done.output
 
 
+ODD = """
+topology odd {
+    link a { %s GB/s, 1 us }
+    link b { %s GB/s, 1 us }
+    link c { %s GB/s, 1 us }
+    gpu g[8]
+    for i in 0..7 { g[i] <-> g[(i + 1) %% 8] : a }
+    for i in 0..7 { g[i] <-> g[(i + 3) %% 8] : b }
+    for i in 0..3 { g[i] <-> g[i + 4] : c }
+    g[0] <-> g[2] : c
+}
+all_gather on odd { goal bandwidth, chunks up to 3 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("rates", "exact"),
+    [
+        (("7.001", "13.37", "3.1459"), "k = 62697 units a shard"),
+        (("7.00100000000001", "13.3700000000003", "3.14590000000007"), "k = 4388790000000069 units a shard"),
+    ],
+)
+def test_an_enormous_k_is_stated_with_what_it_costs_not_to_take_it(rates: tuple[str, ...], exact: str) -> None:
+    """The second is so large that its flows would not fit 64 bits."""
+    (compiled,) = compile_text(ODD % rates).collectives
+    (note,) = (n for n in compiled.proof.notes if n.startswith("packing: "))
+    assert exact in note
+    (variant,) = compiled.variants
+    facts = packing_facts(compiled, variant)
+    assert facts is not None
+    assert facts.k <= 3
+    assert note.endswith(f"k = {facts.k} was taken, which costs {float(100 * facts.loss):.3g} %")
+
+
 # -- kinds of links
 
 
