@@ -66,9 +66,17 @@ def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> R
         if best is None or packed.time < best:
             result, best = _added(problem, result, packed.schedule, packed.time), packed.time
     if packings[-1].loss:
-        words = f"packing: chunks are limited, which costs {float(100 * packings[-1].loss):.3g} %"
-        result = replace(result, notes=(*result.notes, words))
+        result = replace(result, notes=(*result.notes, _loss_words(packings[-1])))
     return result
+
+
+def _loss_words(packed: Packed) -> str:
+    """What k the optimum would have needed, and what it costs that another was taken."""
+    most = max(packed.packings, key=lambda p: p.loss)
+    return (
+        f"packing: the optimum takes k = {most.exact_k} units a shard; so that no shard has too many chunks, "
+        f"k = {most.k} was taken, which costs {float(100 * packed.loss):.3g} %"
+    )
 
 
 def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -34,6 +34,8 @@ class Packing:
     trees: tuple[Tree, ...]
     optimum: Fraction
     achieved: Fraction
+    exact_k: int = 0
+    """The least k at which the optimum is reached."""
 
     @property
     def depth(self) -> int:
@@ -72,8 +74,9 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
     if exact.demand * (1 + len(exact.capacity)) < UNITS_LIMIT:
         packing = _packed(exact, best, effort)
         if max_trees is None or packing.most_trees() <= max_trees:
-            return packing
-    return None if max_trees is None else _bounded(task, best, max_trees, effort)
+            return replace(packing, exact_k=exact.k)
+    bounded = None if max_trees is None else _bounded(task, best, max_trees, effort)
+    return None if bounded is None else replace(bounded, exact_k=exact.k)
 
 
 def _packed(scaled: Scaled, best: Fraction, effort: Effort) -> Packing:
