@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from packing_cases import a100, mi250
 from solve_cases import both, dgx1, machine, relabelled, ring, torus, without_pair
 
-from acclc.solve.packing.check import check_trees, seconds_per_byte
+from acclc.solve.packing.check import check_trees, task_seconds
 from acclc.solve.packing.flows import Effort
 from acclc.solve.packing.levels import composed_trees, levels
 from acclc.solve.packing.solver import pack
@@ -79,7 +79,7 @@ def test_what_is_composed_is_at_the_optimum_of_the_whole(boxes, size, inner, por
     if found is not None:
         scaled, trees = found
         check_trees(scaled, trees)
-        assert seconds_per_byte(task, scaled.k, trees) <= best
+        assert task_seconds(task, scaled.k, trees) <= best
     packing = pack(task, Effort())
     assert packing.achieved == packing.optimum == best
 
@@ -101,7 +101,7 @@ def test_boxes_may_differ_inside():
     task = all_gather(machine(6, both(pairs), switches=1))
     scaled, trees = composed(task)
     check_trees(scaled, trees)
-    assert seconds_per_byte(task, scaled.k, trees) == optimum(task)
+    assert task_seconds(task, scaled.k, trees) == optimum(task)
 
 
 @pytest.mark.parametrize("lost", [(0, 36), (0, 32)], ids=["its port between boxes", "its port in the box"])
@@ -131,7 +131,7 @@ def test_a_spine_is_shared_evenly_by_the_rails():
     task = all_gather(machine(8, both(pairs), switches=3))
     scaled, trees = composed(task)
     check_trees(scaled, trees)
-    assert seconds_per_byte(task, scaled.k, trees) == optimum(task)
+    assert task_seconds(task, scaled.k, trees) == optimum(task)
 
 
 def test_collecting_trees_are_those_of_the_reversed_machine():
