@@ -354,8 +354,10 @@ def fabrics(name: str) -> Iterator[Fabrics]:
         assert packed.schedule is not None, packed.reason
         report = check_schedule(task, packed.schedule)
         achieved = Fraction(0) if report.facts is None else report.facts.time_per_shard_byte
-        singles = [(p.time_per_byte, p.name) for p in parts(task) if p.single and p.time_per_byte is not None]
-        alone, kind = min(singles, default=(None, "none"))
+        able = [p for p in parts(task) if p.time_per_byte is not None]
+        fewest = min((len(p.kinds) for p in able if p.single), default=0)
+        best = min((p for p in able if p.single or not fewest), key=lambda p: p.time_per_byte or 0)
+        kind, alone = best.name, best.time_per_byte
         load = [Fraction(0)] * len(task.topology.links)
         for t in packed.schedule.transfers:
             for e in t.path:

@@ -14,6 +14,9 @@ from acclc.solve.greedy import schedules_of
 from acclc.solve.pipelined import packings_of, with_packings
 from acclc.solve.protocol import Budget, Deadline, Progress, Report, silent
 
+SHORT_WORK = 0.5
+"""Work units of the search for steps where a packing has reached all that the goal asks for."""
+
 
 def solve(
     problem: Problem,
@@ -48,6 +51,9 @@ class Portfolio:
             best = min(map(rounds_per_chunk, fallback))
             report(Progress(f"greedy: {len(fallback)} schedules", best, bound.rounds_per_chunk))
         packings = packings_of(problem, bound, fallback, budget, report)
+        if problem.goal.kind is GoalKind.BANDWIDTH and any(p.time == bound.throughput.time_per_byte for p in packings):
+            # as fast in steps would be nicer, since nothing waits for a slice, but it is not worth a long search
+            budget = replace(budget, work=min(budget.granted, SHORT_WORK))
         from acclc.solve.exact import search
 
         result = _merged(problem, bound, search(problem, bound, fallback, budget, report), fallback)
@@ -74,6 +80,9 @@ def _merged(problem: Problem, bound: Bound, exact: Result, fallback: list[Schedu
     if not chosen:
         return replace(exact, status=Status.UNKNOWN, solutions=())
     met = rounds_per_chunk(chosen[-1]) == bound.rounds_per_chunk and chosen[0].steps == bound.latency.steps
+    if problem.goal.kind is GoalKind.BANDWIDTH and rounds_per_chunk(chosen[-1]) == bound.rounds_per_chunk:
+        exact = replace(exact, notes=())  # why a search ended says nothing where there is no better
+        met = True
     if exact.complete or chosen[-1].total_rounds == 0 or (met and len(chosen) == 1):
         status, complete = Status.OPTIMAL, True
     else:

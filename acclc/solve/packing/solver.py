@@ -67,7 +67,7 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
     best = optimum(task)
     composed = composed_trees(task, best, lambda part: pack(part, effort))
     if composed is not None:
-        packing = _checked(*composed, best)
+        packing = replace(_checked(*composed, best), exact_k=composed[0].k)
         if max_trees is None or packing.most_trees() <= max_trees:
             return packing
     exact = exact_scale(task, best)
@@ -108,7 +108,7 @@ def pack_allocated(
         trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
         check_trees(scaled, trees)
         time = task_seconds(scaled.task, k, trees)
-        pair.append(Packing(scaled.task, k, trees, time, time))
+        pair.append(Packing(scaled.task, k, trees, time, time, allocation.exact_k))
     return pair[0], pair[1]
 
 

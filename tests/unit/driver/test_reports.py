@@ -139,7 +139,7 @@ def test_budgets_stay_over_the_links_that_are_left() -> None:
 
 
 def test_the_examples_print_their_gain() -> None:
-    (box,) = headroom(EXAMPLES / "hetero_box.accl", Options(), size=2**16)
+    box, _ = headroom(EXAMPLES / "hetero_box.accl", Options(), size=2**16)
     best = box.best_single
     assert best is not None
     assert best.kinds == ("nvlink",)
@@ -149,7 +149,7 @@ def test_the_examples_print_their_gain() -> None:
     entry = headroom_json(box)["fabrics"]
     assert (entry["best_single"], entry["gain_over_best_single"]) == ("nvlink", "46/35")
     assert {tuple(p["kinds"]): p["connected"] for p in entry["parts"]}["net",] is False
-    (cluster,) = headroom(EXAMPLES / "hetero_cluster.accl", Options(), size=2**16)
+    cluster, _ = headroom(EXAMPLES / "hetero_cluster.accl", Options(), size=2**16)
     assert cluster.best_single is None
     assert "no single kind of link connects all ranks" in headroom_words(cluster)
     assert json.dumps(headroom_json(cluster))
