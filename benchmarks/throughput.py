@@ -84,6 +84,9 @@ CASES = (
     Case("dgx_a100 x8 all_gather", A100.format(boxes=8, collective="all_gather"), 5.0, quick=False),
     Case("mi250 x4 all_gather", MI250.format(boxes=4), 5.0, quick=False),
     Case("dgx_a100 x16 all_gather", A100.format(boxes=16, collective="all_gather"), 20.0, quick=False),
+    Case("mi250 x8 all_gather", MI250.format(boxes=8), 20.0, quick=False),
+    Case("dgx_a100 x32 all_gather", A100.format(boxes=32, collective="all_gather"), 60.0, quick=False),
+    Case("mi250 x16 all_gather", MI250.format(boxes=16), 60.0, quick=False),
 )
 
 
