@@ -51,13 +51,15 @@ def bits(nodes: Iterable[int]) -> int:
     return found
 
 
-_known: tuple[Sequence[Shard], tuple[ShardClass, ...]] = ((), ())
+_known: tuple[tuple[Shard, ...], tuple[ShardClass, ...]] = ((), ())
 """The shards asked for last, and their classes: whoever evaluates one problem's certificates asks again and again."""
 
 
 def shard_classes(shards: Sequence[Shard]) -> tuple[ShardClass, ...]:
     """Return the classes of some shards, in the order of their first ones."""
     global _known
+    if not isinstance(shards, tuple):
+        return _summary(shards)  # a list may have changed since
     known = _known
     if known[0] is not shards:
         known = _known = (shards, _summary(shards))

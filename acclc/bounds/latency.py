@@ -73,9 +73,12 @@ def _longest(problem: Problem, lengths: Sequence[int]) -> tuple[int, LongestPath
             raise UnreachableError(_no_path(problem.topology, missing, int(targets[lost[0]])))
         for column in np.flatnonzero(travelled > longest).tolist():
             d, target = int(travelled[column]), NodeId(int(targets[column]))
-            source = sources[ways[:, column].tolist().index(d)]
-            if d > longest and source != target:
-                longest, ends = d, (source, target)
+            if d > longest:
+                # a contribution of the target itself goes nowhere, however long the others take
+                away = (s for s, way in zip(sources, ways[:, column].tolist(), strict=True) if way == d and s != target)
+                source = next(away, None)
+                if source is not None:
+                    longest, ends = d, (source, target)
     if ends is None:
         return 0, None
     last = _shortest_tree(problem.topology, lengths, ends[0])

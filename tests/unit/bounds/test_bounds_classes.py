@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acclc.bounds import UnreachableError
 from acclc.bounds.classes import shard_classes
-from acclc.bounds.cuts import CutFinder, best_cut, single_nodes
+from acclc.bounds.cuts import CutFinder, best_cut
 from acclc.bounds.latency import latency_bound
 from acclc.bounds.loads import cut_load, partition_load
 from acclc.ir.problem import LinkClass, Problem, Shard
@@ -66,6 +66,10 @@ def test_shards_that_differ_only_in_order_are_one_class() -> None:
 def test_other_shards_are_not_taken_for_those_asked_before() -> None:
     first, second = (shard(0, [0], [1]),), (shard(0, [0], [1]), shard(1, [0], [1]))
     assert [cut_load(s, [0]) for s in (first, second, first)] == [1, 2, 1]
+    growing = list(first)
+    assert cut_load(growing, [0]) == 1
+    growing.append(second[1])
+    assert cut_load(growing, [0]) == 2
 
 
 def _shortest(problem: Problem, lengths: list[Fraction]) -> list[list[Fraction | None]]:
@@ -117,21 +121,28 @@ def test_distances_are_the_shortest(problem: Problem) -> None:
                 assert sum((e.cls.latency for e in ends), Fraction(0)) == lengths
 
 
-@settings(max_examples=60, deadline=None)
-@given(problems())
-def test_the_best_cut_is_no_weaker_than_any_single_node(problem: Problem) -> None:
-    """Whatever mixture of shards: queries and their groups are counted right, or some cut would be missed."""
-    links = problem.topology.links
+@settings(max_examples=80, deadline=None)
+@given(problems(), st.booleans())
+def test_the_best_cut_is_no_weaker_than_what_one_rank_must_get_or_give(problem: Problem, reduced: bool) -> None:
+    """Whoever holds the shards together: queries and their groups are counted right, or such a cut would be missed."""
+    links, nodes = problem.topology.links, [n.id for n in problem.topology.nodes]
+    if reduced:  # into one rank each: a contributor's side of the cut is it alone
+        kept = [replace(s, outputs=s.outputs[:1]) for s in problem.shards if s.reduced]
+        cuts = [(r,) for r in range(RANKS)]
+    else:
+        kept = [s for s in problem.shards if not s.reduced]
+        cuts = [tuple(v for v in nodes if v != r) for r in range(RANKS)]
+    problem = custom(problem.topology, kept)
 
-    def room(nodes: tuple[int, ...]) -> Fraction:
-        return sum((e.capacity for e in links if e.src in nodes and e.dst not in nodes), Fraction(0))
+    def room(inside: tuple[int, ...]) -> Fraction:
+        return sum((e.capacity for e in links if e.src in inside and e.dst not in inside), Fraction(0))
 
-    loaded = [nodes for nodes in single_nodes(problem) if cut_load(problem.shards, nodes)]
+    loaded = [inside for inside in cuts if cut_load(kept, inside)]
     try:
         best = best_cut(problem, CutFinder(problem))
     except UnreachableError:
         return
     assert (best is None) == (not loaded)
     if best is not None:
-        strongest = Fraction(cut_load(problem.shards, best)) / room(best)
-        assert all(Fraction(cut_load(problem.shards, nodes)) / room(nodes) <= strongest for nodes in loaded)
+        strongest = Fraction(cut_load(kept, best)) / room(best)
+        assert all(Fraction(cut_load(kept, inside)) / room(inside) <= strongest for inside in loaded)
