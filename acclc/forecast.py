@@ -17,6 +17,19 @@ from acclc.view.model import ViewCollective, ViewInput, ViewTimes, ViewVariant
 
 
 @dataclass(frozen=True, slots=True)
+class Abilities:
+    """What multicast and reduction in switches are worth; seconds a byte of shard.
+
+    ``without``: the bound if no switch had them. ``through``: what trees through the switches reach, if known.
+    """
+
+    switches: tuple[str, ...]
+    without: Fraction
+    through: Fraction | None
+    trees: int
+
+
+@dataclass(frozen=True, slots=True)
 class Headroom:
     """A problem's bound beside what NCCL's shapes reach on the same graph, at ``size`` bytes; and beside the bounds on
     parts of the machine, where it has links of several kinds."""
@@ -26,6 +39,8 @@ class Headroom:
     size: int
     baselines: tuple[Baseline, ...]
     parts: tuple[Part, ...] = ()
+    abilities: Abilities | None = None
+    """None where no switch can do more than pass on."""
 
     def gain(self, part: Part) -> Fraction | None:
         """How many times as fast as a part the whole machine may be, by the bounds; None: the part is not connected."""

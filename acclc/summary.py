@@ -249,7 +249,36 @@ def headroom_json(headroom: Headroom) -> dict[str, Any]:
             for b in headroom.baselines
         ],
         "fabrics": _fabrics_json(headroom),
+        "switches": _abilities_json(headroom),
     }
+
+
+def _abilities_json(headroom: Headroom) -> dict[str, Any] | None:
+    """The bound without multicast and reduction in switches, and what trees through them reach."""
+    able, unit = headroom.abilities, headroom.problem.topology.unit
+    if able is None or unit is None:
+        return None
+    return {
+        "names": list(able.switches),
+        "rounds_per_chunk_without": str(able.without * unit),
+        "rounds_per_chunk_through": None if able.through is None else str(able.through * unit),
+        "trees": able.trees,
+    }
+
+
+def _abilities_words(headroom: Headroom) -> list[str]:
+    able, unit = headroom.abilities, headroom.problem.topology.unit
+    if able is None or unit is None:
+        return []
+    names = able.switches[0] if len(able.switches) == 1 else f"{len(able.switches)} switches"
+    reached = ""
+    if able.through is not None:
+        trees = "1 tree" if able.trees == 1 else f"{able.trees} trees"
+        reached = f"; {trees} through it reach {able.through * unit}"
+    return [
+        f"  switches    without multicast and reduction in {names} the bound is {able.without * unit} rounds a chunk"
+        f"{reached} (kernels do not use them yet)"
+    ]
 
 
 def _fabrics_json(headroom: Headroom) -> dict[str, Any] | None:
@@ -311,4 +340,5 @@ def headroom_words(headroom: Headroom) -> str:
     for shape in sorted(set(shapes) - {b.name for b in headroom.baselines}):
         lines.append(f"    {shape:24} left out: this graph has none, or it takes too many transfers to simulate")
     lines += _fabrics_words(headroom)
+    lines += _abilities_words(headroom)
     return "\n".join(lines)

@@ -58,8 +58,23 @@ class Portfolio:
 
         result = _merged(problem, bound, search(problem, bound, fallback, budget, report), fallback)
         result = with_packings(problem, result, packings)
+        result = replace(result, notes=(*result.notes, *_unused_abilities(problem, bound)))
         seconds = time.monotonic() - started
         return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))
+
+
+def _unused_abilities(problem: Problem, bound: Bound) -> tuple[str, ...]:
+    """Where the bound reckons with switches that multicast or reduce, say what it is without: no kernel uses them."""
+    from acclc.solve.packing.through import without_abilities
+
+    plain, unit = without_abilities(problem), problem.topology.unit
+    if plain == problem or unit is None:
+        return ()
+    least = bound_of(plain).throughput.time_per_byte
+    if least == bound.throughput.time_per_byte:
+        return ()
+    rounds = least * unit
+    return (f"multicast and reduction in switches are not used yet; without them the bound is {rounds} rounds a chunk",)
 
 
 def _fallback(problem: Problem, report: Report) -> list[Schedule]:
