@@ -33,3 +33,54 @@ def test_right_results(backend: str, text: str, tmp_path: Path) -> None:
     rows = run_checks(folder, backend=backend, sizes=(4, 52, 12_345 * 4, 8 * 2**20), dtypes=("i32",), iterations=1)
     assert rows
     assert all(row.ok for row in rows), [(r.collective, r.variant, r.bytes, r.error) for r in rows if not r.ok]
+
+
+BOXES = """
+topology box {
+    link nv { 300 GB/s, 0.35 us }
+    gpu g[8]
+    switch sw
+    g <-> sw : nv
+}
+topology two_boxes {
+    link ib { 25 GB/s, 2.5 us }
+    box box[2]
+    switch rail[8]
+    for b in 0..<2, r in 0..<8 { box[b].g[r] <-> rail[r] : ib }
+}
+all_gather on two_boxes { goal bandwidth }
+reduce_scatter on two_boxes { goal bandwidth }
+all_reduce on two_boxes { goal bandwidth, blocks 8 }
+"""
+MI250 = "all_gather on mi250 { goal bandwidth } all_reduce on mi250 { goal bandwidth, blocks 16 }"
+UNEVEN = """
+topology star {
+    link fast { 40 GB/s, 1 us }
+    link slow { 10 GB/s, 1 us }
+    gpu hub
+    gpu g[5]
+    switch sw
+    hub <-> sw : fast
+    g <-> sw : slow
+    budget "uplinks" { 70 GB/s both ways over g[0] <-> sw, g[1] <-> sw, hub <-> sw }
+}
+all_reduce on star { goal bandwidth }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [(BOXES, ["15/13", "15/13", "15/104"]), (MI250, ["7/3", "7/24"]), (UNEVEN, ["20/13"])],
+    ids=["two dgx_a100", "mi250", "budgets"],
+)
+def test_the_machines_of_the_tables(text: str, bounds: list[str], tmp_path: Path) -> None:
+    """At the bound, and right on the cpu: switches, many levels, trees of different weights, shared budgets."""
+    artefact = compile_text(text, "tables")
+    for collective, rounds in zip(artefact.collectives, bounds, strict=True):
+        (variant,) = collective.variants
+        assert variant.schedule.pipelined
+        assert str(collective.proof.bound.rounds_per_chunk) == rounds
+        assert variant.time_per_byte == collective.proof.bound.throughput.time_per_byte
+    rows = run_checks(artefact.save(tmp_path / "tables"), sizes=(4, 100_004), dtypes=("i32",), iterations=1)
+    assert rows
+    assert all(row.ok for row in rows), [(r.collective, r.variant, r.bytes, r.error) for r in rows if not r.ok]
