@@ -9,7 +9,7 @@ rounding makes the bound weaker, never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from acclc.bounds.cuts import CutFinder, single_nodes
 from acclc.bounds.loads import between, cut_load, leaving, part_numbers, passing_nodes, value
-from acclc.bounds.partition import merging
+from acclc.bounds.partition import Parts
 from acclc.bounds.rationalize import best_rounding
 from acclc.ir.problem import LinkId, NodeId, Problem
 from acclc.ir.result import Cut, CutSum, Partition
@@ -156,11 +156,11 @@ class _Allocation:
         return list(found)
 
 
-def priced_partition(problem: Problem) -> Partition | None:
-    """Return the best of the merged partitions with the capacity between its parts limited by budgets and balance."""
+def priced_partition(problem: Problem, partitions: Iterable[Parts]) -> Partition | None:
+    """Return the best of some partitions with the capacity between its parts limited by budgets and balance."""
     best: Partition | None = None
     most = Fraction(0)
-    for parts in merging(problem):
+    for parts in partitions:
         priced = _priced(problem, parts)
         if priced is not None and priced[0] > most:
             most, best = priced

@@ -44,7 +44,7 @@ def candidates(problem: Problem) -> Iterator[Certificate]:
     from acclc.bounds.allocation import best_cut_sum, needed, priced_partition
     from acclc.bounds.cuts import CutFinder, best_cut
     from acclc.bounds.flow import as_cut, best_flow_dual, simple, traffic
-    from acclc.bounds.partition import best_partition
+    from acclc.bounds.partition import best_partition, merging, suggested
 
     finder = CutFinder(problem)
     nodes = best_cut(problem, finder)
@@ -56,7 +56,13 @@ def candidates(problem: Problem) -> Iterator[Certificate]:
         if parts is not None:
             yield Partition(parts)
         if needed(problem):
-            partition = priced_partition(problem)
+            partition = priced_partition(problem, merging(problem))
+            if partition is not None:
+                yield partition
+        partitions = tuple(suggested(problem))
+        yield from map(Partition, partitions)
+        if needed(problem) and partitions:
+            partition = priced_partition(problem, partitions)
             if partition is not None:
                 yield partition
     flows = traffic(problem)

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from acclc.bounds.families import Family, family
 from acclc.bounds.loads import between, computes, part_numbers, partition_load, passing_nodes
-from acclc.ir.problem import NodeId, Problem
+from acclc.bounds.rates import Machine, RateProgram
+from acclc.ir.problem import NodeId, NodeKind, Problem
 
 Parts = tuple[tuple[NodeId, ...], ...]
+SIZE_LIMIT = 60_000
+"""The program's size (links times ranks, twice) up to which it is asked: DGX A100 x8 has half of it."""
 
 
 def best_partition(problem: Problem) -> Parts | None:
-    """Return the parts with the most messages for the capacity between them (None: no messages at all)."""
+    """Return the merged parts with the most messages for the capacity between them (None: no messages at all)."""
     best: Parts | None = None
     best_ratio = Fraction(0)
     for parts in merging(problem):
@@ -25,6 +29,33 @@ def best_partition(problem: Problem) -> Parts | None:
         if ratio is not None and ratio > best_ratio:
             best, best_ratio = parts, ratio
     return best
+
+
+def suggested(problem: Problem) -> Iterator[Parts]:
+    """Yield partitions that the program of rates suggests: made of what its binding sets leave out.
+
+    A partition's bound is the sum of the program's rows for all but one part at a time, so where some partition
+    proves the program's optimum its parts are what binding sets leave out. None for larger programs, other kinds of
+    problems, and switches that compute.
+    """
+    nodes = frozenset(n.id for n in problem.topology.nodes)
+    passing = sum(n.kind is not NodeKind.GPU for n in problem.topology.nodes)
+    if family(problem) is not Family.BOTH or len(passing_nodes(problem)) < passing:
+        return
+    machine = Machine(problem, Family.BOTH)
+    if machine.size > SIZE_LIMIT:
+        return
+    program = RateProgram(machine)
+    if program.solve() <= 0:
+        return
+    outside = sorted({tuple(sorted(nodes - inside)) for inside in program.binding()})
+    for order in (sorted(outside, key=len), sorted(outside, key=len, reverse=True)):
+        parts: list[tuple[NodeId, ...]] = []
+        for part in order:
+            if not any(set(part) & set(p) for p in parts):
+                parts.append(part)
+        if len(parts) > 1:
+            yield tuple(parts)
 
 
 def merging(problem: Problem) -> Iterator[Parts]:

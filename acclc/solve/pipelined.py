@@ -37,14 +37,13 @@ def packings_of(problem: Problem, bound: Bound, known: list[Schedule], budget: B
 
     left = budget.deadline.remaining()
     deadline = Deadline.after(None if left is None else left * SHARE)
-    best = packed_schedule(problem, deadline)
+    best = packed_schedule(problem, deadline, bound=least)
     if best.schedule is None:
         return [best]
-    time = _seconds_per_byte(problem, best.schedule)
-    report(Progress(f"packing: {best.schedule.id}", time * unit, bound.rounds_per_chunk))
+    report(Progress(f"packing: {best.schedule.id}", best.time * unit, bound.rounds_per_chunk))
     if problem.goal.kind is GoalKind.BANDWIDTH:
         return [best]
-    simple = packed_schedule(problem, deadline, max_trees=1)
+    simple = packed_schedule(problem, deadline, max_trees=1, bound=least)
     shallower = simple.schedule is not None and simple.schedule.steps < best.schedule.steps
     return [simple, best] if shallower else [best]
 
@@ -64,9 +63,8 @@ def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> R
         if packed.schedule is None:
             notes = (*result.notes, f"no packing of trees: {packed.reason}")
             return replace(result, notes=notes, reproducible=result.reproducible and not packed.cut)
-        time = _seconds_per_byte(problem, packed.schedule)
-        if best is None or time < best:
-            result, best = _added(problem, result, packed.schedule, time), time
+        if best is None or packed.time < best:
+            result, best = _added(problem, result, packed.schedule, packed.time), packed.time
     if packings[-1].loss:
         words = f"packing: chunks are limited, which costs {float(100 * packings[-1].loss):.3g} %"
         result = replace(result, notes=(*result.notes, words))
@@ -82,12 +80,3 @@ def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction)
         return replace(result, status=status, solutions=(added,), complete=met or result.complete)
     status = Status.FEASIBLE if result.status in (Status.UNKNOWN, Status.FALLBACK) else result.status
     return replace(result, status=status, solutions=(*result.solutions, added))
-
-
-def _seconds_per_byte(problem: Problem, schedule: Schedule) -> Fraction:
-    """What the fullest link takes, from the transfers themselves; packings know no budgets."""
-    load = [Fraction(0)] * len(problem.topology.links)
-    for t in schedule.transfers:
-        for link in t.path:
-            load[link] += schedule.chunks[t.chunk].weight
-    return max(n / e.capacity for n, e in zip(load, problem.topology.links, strict=True))

@@ -1,7 +1,7 @@
 """Trees become a pipelined schedule: shards are cut into one chunk a tree, a level for each hop.
 
 A tree of the reversed machine collects: its leaves send first, every rank adds its own. For a reduction that all need,
-each rank is the root of an equal part of the shard; the chunk goes up an in-tree and down an out-tree.
+each rank is the root of a part of the shard; a chunk of it goes up an in-tree and down an out-tree.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from acclc.bounds.families import Family, root_of
 from acclc.ir.problem import LinkId, Problem, Rank, Shard
 from acclc.ir.schedule import OWN, Chunk, ChunkId, Output, Schedule, Transfer, TransferId
 from acclc.solve.packing.solver import Packing
-from acclc.solve.packing.task import Family, root_of
 from acclc.solve.packing.trees import Tree
 
 STRATEGY = "packing"
@@ -43,9 +43,9 @@ def _pieces_of_shards(
     """Cut every shard: [0, 1) of the shards of one root runs through that root's trees."""
     up, down = _by_root(gather), _by_root(spread)
     if kind is Family.BOTH:
-        ranks = problem.topology.ranks
-        part = Fraction(1, len(ranks))
-        whole = [piece for r in ranks for piece in _merged(up[r], down[r], part)]
+        assert gather is not None, "both ways are packed, with the same roots"
+        part = Fraction(1, gather.task.total)
+        whole = [piece for r in sorted(up) for piece in _merged(up[r], down[r], part)]
         return [whole for _ in problem.shards]
     trees = up if kind is Family.COLLECT else down
     queues = {root: _shards_in_turn(of_root) for root, of_root in trees.items()}

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
-from acclc.ir.problem import LinkId, NodeKind
+from acclc.ir.problem import LinkId, NodeKind, Problem
+from acclc.ir.schedule import Schedule
 from acclc.solve.packing.splitting import Scaled
 from acclc.solve.packing.task import Task
 from acclc.solve.packing.trees import Hop, Tree
@@ -55,7 +56,19 @@ def link_units(trees: Iterable[Tree]) -> Counter[LinkId]:
     return load
 
 
-def seconds_per_byte(task: Task, k: int, trees: Iterable[Tree]) -> Fraction:
-    """Return what the fullest link takes, in seconds a byte of shard."""
+def task_seconds(task: Task, k: int, trees: Iterable[Tree]) -> Fraction:
+    """Return what the fullest link takes for a task, in seconds a byte of shard."""
     links = task.topology.links
     return max((Fraction(n, k) / links[e].capacity for e, n in link_units(trees).items()), default=Fraction(0))
+
+
+def seconds_per_byte(problem: Problem, schedule: Schedule) -> Fraction:
+    """Return what the fullest link or budget takes, from the transfers themselves, in seconds a byte of shard."""
+    topology = problem.topology
+    load = [Fraction(0)] * len(topology.links)
+    for t in schedule.transfers:
+        for link in t.path:
+            load[link] += schedule.chunks[t.chunk].weight
+    needs = [n / e.capacity for n, e in zip(load, topology.links, strict=True)]
+    needs += [sum((load[e] for e in b.links), Fraction(0)) / b.capacity for b in topology.budgets]
+    return max(needs, default=Fraction(0))

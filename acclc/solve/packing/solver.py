@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
-from acclc.solve.packing.check import check_trees, seconds_per_byte
+from acclc.bounds.families import Family
+from acclc.ir.problem import Problem
+from acclc.solve.packing.allocation import Allocation
+from acclc.solve.packing.check import check_trees, task_seconds
 from acclc.solve.packing.flows import Effort, FlowGraph
 from acclc.solve.packing.splitting import Scaled, logical_routes
-from acclc.solve.packing.task import Task, optimum, packable
+from acclc.solve.packing.task import Task, optimum, packable, reversed_topology
 from acclc.solve.packing.trees import Tree, shallow_trees
 
 UNITS_LIMIT = 2**60
@@ -70,7 +73,31 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
 def _packed(scaled: Scaled, best: Fraction, effort: Effort) -> Packing:
     trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
     check_trees(scaled, trees)
-    return Packing(scaled.task, scaled.k, trees, best, seconds_per_byte(scaled.task, scaled.k, trees))
+    return Packing(scaled.task, scaled.k, trees, best, task_seconds(scaled.task, scaled.k, trees))
+
+
+def pack_allocated(
+    problem: Problem, kind: Family, allocation: Allocation, effort: Effort
+) -> tuple[Packing | None, Packing | None]:
+    """Return packings for collecting and for spreading in the shares of the links that an allocation gives them.
+
+    Their weights are the units that have their root at a rank (k is 1), or whole shards where these are given. Raises
+    TimeUp.
+    """
+    k = 1 if kind is Family.BOTH else allocation.k
+    weights = tuple(n // k for n in allocation.roots)
+    pair: list[Packing | None] = []
+    for amounts, reverse in ((allocation.gather, True), (allocation.spread, False)):
+        if amounts is None:
+            pair.append(None)
+            continue
+        topology = reversed_topology(problem.topology) if reverse else problem.topology
+        scaled = Scaled(Task(topology, weights), k, amounts)
+        trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
+        check_trees(scaled, trees)
+        time = task_seconds(scaled.task, k, trees)
+        pair.append(Packing(scaled.task, k, trees, time, time))
+    return pair[0], pair[1]
 
 
 def _lanes(task: Task) -> tuple[Fraction, tuple[int, ...]]:

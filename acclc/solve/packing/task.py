@@ -7,23 +7,14 @@ shard is cut among all ranks.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from fractions import Fraction
 
 from acclc.bounds.cuts import CutFinder, best_cut
+from acclc.bounds.families import Family, root_counts
 from acclc.bounds.loads import cut_load, value
-from acclc.ir.problem import Collective, NodeKind, Place, Problem, Rank, Shard, ShardId, Topology
+from acclc.ir.problem import Collective, NodeKind, Place, Problem, Shard, ShardId, Topology
 from acclc.ir.result import Cut
-
-
-class Family(StrEnum):
-    """The three kinds of problems that spanning trees solve."""
-
-    SPREAD = "spread"
-    COLLECT = "collect"
-    BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,39 +30,13 @@ class Task:
         return sum(self.weights)
 
 
-def family(problem: Problem) -> Family | None:
-    """Return which kind a problem is; None where its shards are no trees over all ranks, or of several kinds."""
-    ranks = frozenset(problem.topology.ranks)
-    kinds = {_kind(shard, ranks) for shard in problem.shards}
-    return kinds.pop() if len(kinds) == 1 else None
-
-
-def _kind(shard: Shard, ranks: frozenset[Rank]) -> Family | None:
-    sources, targets = frozenset(shard.sources), frozenset(shard.targets)
-    if len(targets) < len(shard.targets) or len(sources) < len(shard.sources):
-        return None
-    if len(sources) == 1 and targets | sources == ranks:
-        return Family.SPREAD
-    if not shard.reduced:
-        return None
-    if len(targets) == 1 and sources | targets == ranks:
-        return Family.COLLECT
-    return Family.BOTH if sources == targets == ranks else None
-
-
-def root_of(shard: Shard, kind: Family) -> Rank:
-    """Return the root of a shard's trees (not for ``BOTH``, where every rank is one)."""
-    return shard.sources[0] if kind is Family.SPREAD else shard.targets[0]
-
-
 def tasks(problem: Problem, kind: Family) -> tuple[Task | None, Task | None]:
     """Return what to pack for collecting (on the reversed machine) and for spreading."""
     topology = problem.topology
     if kind is Family.BOTH:
-        weights = tuple(1 for _ in topology.ranks)
+        weights = root_counts(problem, kind)
         return Task(reversed_topology(topology), weights), Task(topology, weights)
-    roots = Counter(root_of(shard, kind) for shard in problem.shards)
-    weights = tuple(roots[r] for r in topology.ranks)
+    weights = root_counts(problem, kind)
     if kind is Family.SPREAD:
         return None, Task(topology, weights)
     return Task(reversed_topology(topology), weights), None

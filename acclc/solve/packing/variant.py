@@ -5,23 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from acclc.bounds.compute import throughput_bound
+from acclc.bounds.families import Family, family
 from acclc.ir.problem import Problem
 from acclc.ir.schedule import Schedule
 from acclc.solve import mirror
+from acclc.solve.packing.allocation import allocations
 from acclc.solve.packing.assemble import schedule_of
+from acclc.solve.packing.check import seconds_per_byte
 from acclc.solve.packing.flows import Effort, TimeUp
-from acclc.solve.packing.solver import Packing, pack
-from acclc.solve.packing.task import Family, Task, family, packable, tasks
+from acclc.solve.packing.solver import Packing, pack, pack_allocated
+from acclc.solve.packing.task import Task, packable, tasks
 from acclc.solve.packing.trees import Tree
 from acclc.solve.protocol import Deadline
 
 MAX_TREES = 64
 """Most chunks a shard (for a reduction that all need: a rank's part of the shard) where the user sets no limit."""
 
+Pair = tuple[Packing | None, Packing | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A schedule, or why there is none; of the packings the k, depth, and the loss where k had to be small."""
+    """A schedule, or why there is none, and the packings in it. Times are in seconds a byte of shard.
+
+    ``optimum``: the least that such packings need where chunks are not limited.
+    """
 
     schedule: Schedule | None
     reason: str = ""
@@ -29,6 +38,8 @@ class Packed:
     spread: Packing | None = None
     cut: bool = False
     """Whether the clock or the work ended it: another machine may find one."""
+    optimum: Fraction = Fraction(0)
+    time: Fraction = Fraction(0)
 
     @property
     def packings(self) -> tuple[Packing, ...]:
@@ -37,35 +48,51 @@ class Packed:
 
     @property
     def loss(self) -> Fraction:
-        """How much more time than the packings' optima together."""
-        best = sum((p.optimum for p in self.packings), Fraction(0))
-        return sum((p.achieved for p in self.packings), Fraction(0)) / best - 1 if best else Fraction(0)
+        """How much more time than the optimum, where chunks are limited."""
+        return self.time / self.optimum - 1 if self.optimum else Fraction(0)
 
 
-def packed_schedule(problem: Problem, deadline: Deadline | None = None, max_trees: int = MAX_TREES) -> Packed:
-    """Return the pipelined schedule of a problem by packing trees, at most so many a shard. Never raises for time."""
+def packed_schedule(
+    problem: Problem,
+    deadline: Deadline | None = None,
+    max_trees: int = MAX_TREES,
+    bound: Fraction | None = None,
+) -> Packed:
+    """Return the pipelined schedule of a problem by packing trees, at most so many a shard. Never raises for time.
+
+    ``bound``: seconds a byte of shard, proven (None: it is computed here). A packing that reaches it is the end.
+    """
     kind = family(problem)
     if kind is None:
         return Packed(None, "not all shards go to, or come from, all ranks")
-    reason = packable(problem.topology) or _hindrance(problem)
+    reason = _hindrance(problem)
     if reason:
         return Packed(None, reason)
-    most = problem.goal.chunks if problem.goal.chunks is not None else max_trees
-    if kind is Family.BOTH and problem.goal.chunks is not None:
-        most //= len(problem.topology.ranks)
-    most = min(most, max_trees)
-    if most < 1:
-        return Packed(None, "fewer chunks are allowed than there are roots")
-    try:
-        gather, spread = _packings(problem, kind, most, Effort(deadline or Deadline()))
-    except TimeUp:
+    limit = _Limit.of(problem, kind, max_trees)
+    effort = Effort(deadline or Deadline())
+    least = throughput_bound(problem).time_per_byte if bound is None else bound
+    found, cut = _best(problem, kind, least, limit, effort)
+    if found is not None:
+        return found
+    if cut:
         return Packed(None, "the deadline passed, or the work was used up", cut=True)
-    if gather is spread is None:
-        return Packed(None, f"it would take more than {most} chunks a shard")
-    schedule = schedule_of(problem, kind, gather, spread)
-    if problem.goal.chunks is not None and schedule.chunks_per_shard > problem.goal.chunks:
-        return Packed(None, f"it would take {schedule.chunks_per_shard} chunks a shard", gather, spread)
-    return Packed(schedule, "", gather, spread)
+    return Packed(None, f"it would take more than {limit.chunks} chunks a shard")
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """Most trees a root (for a shard of its), and most chunks a shard."""
+
+    trees: int
+    chunks: int
+
+    @classmethod
+    def of(cls, problem: Problem, kind: Family, max_trees: int) -> _Limit:
+        roots = len(problem.topology.ranks) if kind is Family.BOTH else 1
+        chunks = problem.goal.chunks
+        if chunks is None:
+            return cls(max_trees, max_trees * roots)
+        return cls(min(max_trees, chunks // roots), min(max_trees * roots, chunks))
 
 
 def _hindrance(problem: Problem) -> str:
@@ -79,8 +106,50 @@ def _hindrance(problem: Problem) -> str:
     return ""
 
 
-def _packings(problem: Problem, kind: Family, most: int, effort: Effort) -> tuple[Packing | None, Packing | None]:
+def _best(problem: Problem, kind: Family, least: Fraction, limit: _Limit, effort: Effort) -> tuple[Packed | None, bool]:
+    """Return the best packing, and whether time or work ended the search for a better one.
+
+    Trees in the links as they are come first; shares of the links are allocated where that does not do: where links
+    share budgets or switches are uneven, and where collecting and spreading at the same time is better than in turn.
+    """
+    best: Packed | None = None
+    try:
+        if not packable(problem.topology):
+            best = _packed(problem, kind, _in_turn(problem, kind, limit.trees, effort), limit)
+            if kind is not Family.BOTH or (best is not None and best.time <= least):
+                return best, False
+        for allocation in allocations(problem, kind, least, effort, min(limit.chunks, MAX_TREES)):
+            pair = pack_allocated(problem, kind, allocation, effort)
+            overlapped = _packed(problem, kind, pair, limit, allocation.optimum)
+            if overlapped is not None:
+                return (overlapped if best is None or overlapped.time < best.time else best), False
+    except TimeUp:
+        return best, True
+    return best, False
+
+
+def _packed(
+    problem: Problem, kind: Family, pair: Pair, limit: _Limit, optimum: Fraction | None = None
+) -> Packed | None:
+    """Return the schedule of packings, if there are any and it keeps to the limit."""
+    gather, spread = pair
+    if gather is spread is None:
+        return None
+    schedule = schedule_of(problem, kind, gather, spread)
+    if schedule.chunks_per_shard > limit.chunks:
+        return None
+    if optimum is None:
+        optimum = sum((p.optimum for p in pair if p is not None), Fraction(0))
+        if kind is Family.BOTH:
+            optimum *= Fraction(len(problem.shards), len(problem.topology.ranks))
+    time = seconds_per_byte(problem, schedule)
+    return Packed(schedule, "", gather, spread, False, min(optimum, time), time)
+
+
+def _in_turn(problem: Problem, kind: Family, most: int, effort: Effort) -> Pair:
     """Pack for collecting and for spreading; both or none where both are needed."""
+    if most < 1:
+        return None, None
     up, down = tasks(problem, kind)
     spread = None if down is None else pack(down, effort, most)
     if up is None:
