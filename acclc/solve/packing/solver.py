@@ -12,6 +12,7 @@ from acclc.ir.problem import Problem
 from acclc.solve.packing.allocation import Allocation
 from acclc.solve.packing.check import check_trees, task_seconds
 from acclc.solve.packing.flows import Effort, FlowGraph
+from acclc.solve.packing.shallow import lowered
 from acclc.solve.packing.splitting import Scaled, logical_routes
 from acclc.solve.packing.task import Task, optimum, packable, reversed_topology
 from acclc.solve.packing.trees import Tree, shallow_trees
@@ -64,14 +65,15 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
     best = optimum(task)
     exact = exact_scale(task, best)
     if exact.demand * (1 + len(exact.capacity)) < UNITS_LIMIT:
-        packing = _packed(exact, best, effort)
+        packing = _packed(exact, best, max_trees, effort)
         if max_trees is None or packing.most_trees() <= max_trees:
             return packing
     return None if max_trees is None else _bounded(task, best, max_trees, effort)
 
 
-def _packed(scaled: Scaled, best: Fraction, effort: Effort) -> Packing:
+def _packed(scaled: Scaled, best: Fraction, max_trees: int | None, effort: Effort) -> Packing:
     trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
+    trees = lowered(scaled, trees, max_trees, effort)
     check_trees(scaled, trees)
     return Packing(scaled.task, scaled.k, trees, best, task_seconds(scaled.task, scaled.k, trees))
 
@@ -123,7 +125,7 @@ def _bounded(task: Task, best: Fraction, max_trees: int, effort: Effort) -> Pack
         if choice is not None:
             choices.append(choice)
     for _, scaled in sorted(choices, key=lambda c: (c[0], c[1].k)):
-        packing = _packed(scaled, best, effort)
+        packing = _packed(scaled, best, max_trees, effort)
         if packing.most_trees() <= max_trees:
             return packing
     return None
