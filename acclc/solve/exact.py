@@ -13,9 +13,12 @@ from acclc.solve import limits, shared
 from acclc.solve.cpsat import Answer
 from acclc.solve.frontier import bound_of, non_dominated
 from acclc.solve.items import needs_meeting
-from acclc.solve.prober import Ledger, Prober
+from acclc.solve.prober import Ledger, Point, Prober
 from acclc.solve.protocol import Budget, Report
 from acclc.solve.search import Findings, Interrupted, Range, detail, frontier
+
+ALONE = 4
+"""A point of which everything is given is the only question there is: by default it gets so many times the work."""
 
 
 class Exact:
@@ -121,22 +124,29 @@ def _point(prober: Prober, rounds: int) -> Findings:
     """R is given: C and S are given or looked for, the fewest steps and then the most chunks first."""
     goal = prober.problem.goal
     findings = Findings()
+    alone = goal.chunks is not None and goal.steps is not None
+    if alone and prober.ledger.budget.by_default:
+        prober.ledger.remaining *= ALONE
     first = max(1, prober.bound.latency.steps)
     most = limits.CHUNKS if prober.rate == 0 else floor(Fraction(rounds) / prober.rate)
     choices = (goal.chunks,) if goal.chunks is not None else tuple(range(max(1, most), 0, -1))
     for steps in (goal.steps,) if goal.steps is not None else range(first, rounds + 1):
         for chunks in choices:
-            reason = prober.excluded_by(chunks, steps, rounds)
-            if reason is None:
-                share = 1.0 if len(choices) == 1 and goal.steps is not None else 0.3
-                answer = prober.probe(chunks, steps, rounds, prober.ledger.remaining * share)
+            if prober.excluded_by(chunks, steps, rounds) is None:
+                work = prober.ledger.remaining * (1.0 if alone else 0.3)
+                answer = prober.probe(chunks, steps, rounds, work, alone=alone)
                 if answer is Answer.FOUND:
                     findings.schedules.append(prober.schedules[chunks, steps, rounds])
+                    _exclude(prober, findings, (chunks, steps, rounds - 1))
                     return findings
-                reason = prober.excluded_by(chunks, steps, rounds)
-            if reason is None:
-                findings.complete = False
-            else:
-                words = detail(prober, reason, chunks, steps)
-                findings.excluded.append(Excluded(chunks, steps, rounds, reason, words))
+            findings.complete &= _exclude(prober, findings, (chunks, steps, rounds))
     return findings
+
+
+def _exclude(prober: Prober, findings: Findings, point: Point) -> bool:
+    """Put a point on the list of those that have no schedule; return whether that is known."""
+    chunks, steps, rounds = point
+    reason = prober.excluded_by(chunks, steps, rounds) if rounds else None
+    if reason is not None:
+        findings.excluded.append(Excluded(chunks, steps, rounds, reason, detail(prober, reason, chunks, steps)))
+    return reason is not None

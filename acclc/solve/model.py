@@ -32,7 +32,8 @@ class Question:
     """Do ``items`` fit into ``steps`` steps? ``rounds``: their total, or the rounds of each step.
 
     ``pooled``: a row of capacity c carries at most c * rounds in all steps together. Steps then are no moments, only
-    hops from where an item starts: what is asked for is trees of that depth (a pipeline).
+    hops from where an item starts: what is asked for is trees of that depth (a pipeline). ``tactics``: how to search;
+    by default as the kind of question asks.
     """
 
     network: Network
@@ -41,6 +42,7 @@ class Question:
     rounds: int | tuple[int, ...]
     action: Action | None = None
     pooled: bool = False
+    tactics: Tactics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +353,8 @@ def ask(question: Question, *, work: float, deadline: Deadline, seed: int = 0, w
 
 
 def _tactics(question: Question) -> Tactics:
+    if question.tactics is not None:
+        return question.tactics
     if question.pooled:
         return Tactics.RELAXATIONS
     return Tactics.CLAUSES if isinstance(question.rounds, tuple) else Tactics.MIXED

@@ -209,9 +209,7 @@ def _extend(
             image_of.pop(order[len(chosen)], None)
 
 
-def _rates_around(
-    topology: Topology, between: Mapping[tuple[int, int], tuple[LinkId, ...]]
-) -> list[dict[int, int]]:
+def _rates_around(topology: Topology, between: Mapping[tuple[int, int], tuple[LinkId, ...]]) -> list[dict[int, int]]:
     """For each node its neighbours, with a number for the rates of the links there and back."""
     result: list[dict[int, int]] = [{} for _ in topology.nodes]
     number: dict[object, int] = {}

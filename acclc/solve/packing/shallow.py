@@ -22,12 +22,11 @@ from acclc.solve.symmetry import Action, Symmetries
 
 RANKS = 64
 """On a machine with more ranks nothing is tried: to list its paths and symmetries would take seconds."""
-VARIABLES = 10_000
+VARIABLES = 5_000
 """A larger model is not built."""
-WORK_PER_VARIABLE = 0.004
-"""Units of CP-SAT's work that a packing gets, by the variables of the model for the least depth: what the models of
-boxes of eight to sixteen GPUs needed, doubled."""
-MOST_WORK = 8.0
+VARIABLES_PER_UNIT = 1_500
+"""A model of n times as many variables gets n * n units of CP-SAT's work: twice what boxes of 8 to 16 GPUs needed."""
+LEAST_WORK, MOST_WORK = 0.1, 5.0
 SHARE = 0.6
 """The part of what is left that one depth may take. The least is tried first: nothing need be tried after it."""
 ARCS_PER_UNIT = 4 * 10**6
@@ -65,7 +64,7 @@ class _Search:
 
     @classmethod
     def of(cls, scaled: Scaled, deepest: int) -> _Search | None:
-        """Prepare a search for trees of at most ``deepest`` levels; None where there are none, or the model is large."""
+        """Prepare a search for trees of at most ``deepest`` levels; None without any, or where the model is large."""
         network = replace(networks.of_topology(scaled.task.topology), capacity=scaled.capacity)
         roots = [r for r, weight in zip(network.ranks, scaled.task.weights, strict=True) if weight]
         least = max(max(network.hops((r,)).values()) for r in roots)
@@ -79,7 +78,8 @@ class _Search:
             return None
         first = actions[0]
         variables = size // (1 if first is None else first.order)
-        return cls(network, items, actions, least, min(MOST_WORK, variables * WORK_PER_VARIABLE))
+        work = min(MOST_WORK, max(LEAST_WORK, (variables / VARIABLES_PER_UNIT) ** 2))
+        return cls(network, items, actions, least, work)
 
     def trees(self, depth: int, effort: Effort) -> tuple[Tree, ...]:
         """Return trees of at most this depth; none where they were not found within the share of the work."""
