@@ -17,6 +17,7 @@ from acclc.solve.prober import Ledger, Point, Prober
 from acclc.solve.protocol import Budget, Report
 from acclc.solve.search import Findings, Interrupted, Range, detail, frontier
 
+INTERRUPTED = "interrupted: the best so far is kept"
 ALONE = 4
 """A point of which everything is given is the only question there is: by default it gets so many times the work."""
 
@@ -49,10 +50,10 @@ def search(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget
         findings = _search(prober, known)
     except Interrupted as e:
         findings = e.findings
-        notes.append("interrupted: the best so far is kept")
+        notes.append(INTERRUPTED)
     except KeyboardInterrupt:
         findings = Findings(list(prober.schedules.values()), complete=False)
-        notes.append("interrupted: the best so far is kept")
+        notes.append(INTERRUPTED)
     if ledger.clock_cut:
         findings.complete = False
         notes.append("the deadline cut the search")
@@ -63,7 +64,7 @@ def search(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget
     if problem.goal.hints.relays is not None:
         notes.append("the hint on relays narrows the search: nothing is excluded by search")
     found = non_dominated(limits.admitted(problem, findings.schedules))
-    reproducible = not ledger.clock_cut and budget.workers == 1 and not any("interrupted" in n for n in notes)
+    reproducible = not ledger.clock_cut and budget.workers == 1 and INTERRUPTED not in notes
     return Result(
         _status(problem, findings, found, known),
         tuple(Solution(s) for s in found),

@@ -47,10 +47,15 @@ class Portfolio:
         if fallback:
             best = min(map(rounds_per_chunk, fallback))
             report(Progress(f"greedy: {len(fallback)} schedules", best, bound.rounds_per_chunk))
-        packings = packings_of(problem, bound, fallback, budget, report)
-        from acclc.solve.exact import search
+        from acclc.solve.exact import INTERRUPTED, search
 
-        result = _merged(problem, bound, search(problem, bound, fallback, budget, report), fallback)
+        try:
+            packings = packings_of(problem, bound, fallback, budget, report)
+        except KeyboardInterrupt:
+            packings, exact = [], Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
+        else:
+            exact = search(problem, bound, fallback, budget, report)
+        result = _merged(problem, bound, exact, fallback)
         result = with_packings(problem, result, packings)
         seconds = time.monotonic() - started
         return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))

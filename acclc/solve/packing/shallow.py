@@ -18,6 +18,7 @@ from acclc.solve.network import Network
 from acclc.solve.packing.flows import Effort
 from acclc.solve.packing.splitting import Scaled
 from acclc.solve.packing.trees import Hop, Tree
+from acclc.solve.protocol import Deadline
 from acclc.solve.symmetry import Action, Symmetries
 
 RANKS = 64
@@ -28,7 +29,7 @@ VARIABLES_PER_UNIT = 1_500
 """A model of n times as many variables gets n * n units of CP-SAT's work: twice what boxes of 8 to 16 GPUs needed."""
 LEAST_WORK, MOST_WORK = 0.1, 5.0
 SHARE = 0.6
-"""The part of what is left that one depth may take. The least is tried first: nothing need be tried after it."""
+"""The part of what is left that one depth may take. The least is tried first, and where it fails, by bisection."""
 ARCS_PER_UNIT = 4 * 10**6
 """A unit of CP-SAT's work in the work of flows (``Effort``): both take about a second."""
 
@@ -45,10 +46,14 @@ def lowered(scaled: Scaled, trees: tuple[Tree, ...], most: int | None, effort: E
     search = _Search.of(scaled, depth - 1)
     if search is None:
         return trees
-    for aim in range(search.least, depth):
+    aim = low = search.least
+    while low < depth:
         found = search.trees(aim, effort)
         if found:
-            return found
+            trees, depth = found, max(t.depth for t in found)
+        else:
+            low = aim + 1
+        aim = (low + depth) // 2
     return trees
 
 
@@ -88,11 +93,14 @@ class _Search:
             left = min(limit, effort.work / ARCS_PER_UNIT)
             if left <= 0:
                 return ()
+            seconds = effort.deadline.remaining()
+            deadline = Deadline.after(None if seconds is None else seconds / 2)  # what follows needs some, too
             question = Question(self.network, self.items, depth, 1, action, pooled=True)
-            reply = ask(question, work=left, deadline=effort.deadline)
+            reply = ask(question, work=left, deadline=deadline)
             self.work -= reply.work
             limit -= reply.work
             effort.work -= int(reply.work * ARCS_PER_UNIT)
+            effort.clock_cut |= reply.clock_cut
             if reply.answer is Answer.FOUND:
                 return _merged(self.items, reply.moves)
             if reply.answer is Answer.UNKNOWN:  # a smaller group makes a larger model

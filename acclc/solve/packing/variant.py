@@ -37,7 +37,7 @@ class Packed:
     gather: Packing | None = None
     spread: Packing | None = None
     cut: bool = False
-    """Whether the clock or the work ended it: another machine may find one."""
+    """Whether the clock (or, without a schedule, the work) ended it: another machine may find another one."""
     optimum: Fraction = Fraction(0)
     time: Fraction = Fraction(0)
 
@@ -73,7 +73,7 @@ def packed_schedule(
     least = throughput_bound(problem).time_per_byte if bound is None else bound
     found, cut = _best(problem, kind, least, limit, effort)
     if found is not None:
-        return found
+        return replace(found, cut=effort.clock_cut)
     if cut:
         return Packed(None, "the deadline passed, or the work was used up", cut=True)
     return Packed(None, f"it would take more than {limit.chunks} chunks a shard")

@@ -14,6 +14,8 @@ from acclc.bounds import bound
 from acclc.ir.problem import Goal, GoalKind, Hints, Rank
 from acclc.ir.result import Status
 from acclc.lower import lower_kernel, lower_program
+from acclc.solve.cpsat import Answer
+from acclc.solve.model import Reply
 from acclc.solve.packing import packed_schedule
 from acclc.solve.pipelined import packings_of
 from acclc.solve.portfolio import solve
@@ -177,3 +179,15 @@ def test_the_portfolio_leaves_it_out_where_steps_reach_the_bound():
 def test_the_same_twice():
     task = problem(a100(2), "all_reduce")
     assert packed_schedule(task) == packed_schedule(task)
+
+
+def test_a_packing_that_the_clock_cut_says_so(monkeypatch):
+    """The clock ends the search for less depth, not the packing: what there is stays, but another run may differ."""
+    task = problem(dgx1(), "all_gather", goal=Goal(GoalKind.BANDWIDTH))
+    whole = packed_schedule(task)
+    assert not whole.cut
+    monkeypatch.setattr("acclc.solve.packing.shallow.ask", lambda *_, **__: Reply(Answer.UNKNOWN, clock_cut=True))
+    cut = packed_schedule(task, Deadline.after(100))
+    assert cut.cut
+    assert cut.time == whole.time
+    assert cut.schedule.steps > whole.schedule.steps
