@@ -14,7 +14,7 @@ from typing import TypeVar
 from acclc.ir.kernel_program import KERNEL_PROGRAM_VERSION, KernelProgram
 from acclc.ir.problem import Problem, Topology
 from acclc.ir.program import PROGRAM_VERSION, Program
-from acclc.ir.result import Bound, Excluded, Status
+from acclc.ir.result import Bound, Excluded, Exclusion, Status
 from acclc.ir.schedule import Schedule
 from acclc.simulate.sizes import size_factor
 from acclc_runtime.codec import from_json, to_json
@@ -53,6 +53,8 @@ class Proof:
     complete: bool
     reproducible: bool
     notes: tuple[str, ...]
+    exclusions: tuple[Exclusion, ...] = ()
+    """What proves the excluded points of reason ``bound``, beside the bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from acclc.artefact import Artefact, CompiledCollective, Variant, read_artefact
+from acclc.ir.schedule import Schedule
 from acclc.simulate import size_ranges
-from acclc.verify import Finding, Report, check_kernel, check_problem, check_program, check_schedule
-from acclc.verify.certificate import check_certificate
+from acclc.verify import (
+    Finding,
+    Report,
+    ScheduleFacts,
+    check_kernel,
+    check_problem,
+    check_program,
+    check_schedule,
+)
+from acclc.verify.certificate import BoundFacts, check_certificate
+from acclc.verify.exclusions import Certain, ExclusionFacts, certain, check_excluded
+from acclc.verify.optimality import Claimed, OptimalityFacts, check_optimality
 from acclc_runtime.manifest import manifest_bytes
 
 
@@ -35,8 +47,9 @@ class Row:
 def audit(folder: Path) -> list[Row]:
     """Check an artefact folder.
 
-    Problem, proof, schedule, program and kernel program go through their verifiers; kernel.cu is generated again
-    from kernel.json and compared byte by byte, and so are manifest.json and __init__.py.
+    Bounds, excluded points and what is called optimal are proven again from the certificates in proof.json. Problem,
+    schedule, program and kernel program go through their verifiers; kernel.cu is generated again from kernel.json and
+    compared byte by byte, and so are manifest.json and __init__.py.
 
     Raises:
         DamagedFileError: a file is missing, truncated or of another version.
@@ -60,13 +73,66 @@ def _collective(collective: CompiledCollective) -> Iterator[Row]:
     rounds = bound.rounds_per_chunk
     proof = check_certificate(problem, bound)
     yield Row(f"{collective.name}: bound", proof.findings, f"{rounds} rounds a chunk" if rounds is not None else "")
+    known = None
+    if proof.facts is not None:
+        known, row = _excluded(collective, proof.facts)
+        yield row
     sound = True
+    checked: list[tuple[Schedule, ScheduleFacts]] = []
     for variant in collective.variants:
-        for row in _variant(collective, variant):
+        schedule = check_schedule(problem, variant.schedule)
+        if schedule.ok and schedule.facts is not None:
+            checked.append((variant.schedule, schedule.facts))
+        for row in _variant(collective, variant, schedule):
             sound &= row.ok
             yield row
+    if sound and known is not None and proof.facts is not None:
+        yield _optimality(collective, known, proof.facts, checked)
     if sound:
         yield Row(f"{collective.name}: sizes", tuple(_sizes(collective)))
+
+
+def _excluded(collective: CompiledCollective, bound: BoundFacts) -> tuple[Certain | None, Row]:
+    """What the certificates prove of points (C, S, R), and whether that is what is said to be excluded."""
+    proof = collective.proof
+    known = certain(collective.problem, bound.steps, bound.time_per_byte, proof.exclusions)
+    if known.facts is None or not known.ok:
+        return None, Row(f"{collective.name}: excluded", known.findings)
+    report = check_excluded(known.facts, proof.excluded)
+    figure = "" if report.facts is None else excluded_words(report.facts)
+    return known.facts, Row(f"{collective.name}: excluded", report.findings, figure)
+
+
+def excluded_words(facts: ExclusionFacts) -> str:
+    """How many points are proven not to exist, and what the others rest on."""
+    if facts.points == 0:
+        return "no point is said to be"
+    words = f"{facts.points} point{'' if facts.points == 1 else 's'}"
+    kinds = ((facts.searched, "CP-SAT"), (facts.too_large, "step LP"))
+    open_points = ", ".join(f"{n} by {what}" for n, what in kinds if n)
+    return f"{words}, not re-proven: {open_points}" if open_points else f"{words}, all re-proven"
+
+
+def _optimality(
+    collective: CompiledCollective, known: Certain, bound: BoundFacts, checked: list[tuple[Schedule, ScheduleFacts]]
+) -> Row:
+    """Whether the best schedule is at the bound, both recomputed; and whether what is called optimal is so."""
+    proof = collective.proof
+    claimed = Claimed(proof.status, proof.complete, proof.excluded)
+    report = check_optimality(collective.problem, known, bound.time_per_byte, checked, claimed)
+    figure = "" if report.facts is None else optimality_words(collective.problem.topology.unit, report.facts)
+    return Row(f"{collective.name}: optimality", report.findings, figure)
+
+
+def optimality_words(unit: Fraction | None, facts: OptimalityFacts) -> str:
+    """Both figures, and how far they are apart; in rounds a chunk where rates have the common unit ``unit``."""
+    if facts.gap is None:
+        return "nothing has to move"
+    scale, what = (unit, "rounds a chunk") if unit is not None else (Fraction(1), "s a byte of shard")
+    figures = f"{facts.achieved * scale} {what} achieved, {facts.proven * scale} proven to be the least"
+    if facts.gap == 0:
+        return f"optimal in throughput: {figures}"
+    return f"{float(100 * facts.gap):.3g} % above the bound in throughput: {figures}"
 
 
 def _sizes(collective: CompiledCollective) -> Iterator[Finding]:
@@ -79,9 +145,8 @@ def _sizes(collective: CompiledCollective) -> Iterator[Finding]:
             yield Finding("artefact.sizes", message, f"{collective.name}/{variant.id}")
 
 
-def _variant(collective: CompiledCollective, variant: Variant) -> Iterator[Row]:
+def _variant(collective: CompiledCollective, variant: Variant, schedule: Report[ScheduleFacts]) -> Iterator[Row]:
     problem, name = collective.problem, f"{collective.name}/{variant.id}"
-    schedule = check_schedule(problem, variant.schedule)
     yield Row(f"{name}: schedule", schedule.findings, _achieved(schedule))
     if schedule.ok:
         program = check_program(problem, variant.schedule, variant.program)

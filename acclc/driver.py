@@ -20,7 +20,7 @@ from acclc.simulate import baselines, shard_bytes, size_ranges
 from acclc.source import Source
 
 if TYPE_CHECKING:
-    from acclc.forecast import Headroom
+    from acclc.forecast import Abilities, Headroom
     from acclc.sema import Analysis
     from acclc.solve.protocol import Progress
     from acclc.verify import Report
@@ -124,7 +124,15 @@ def compile_problem(problem: Problem, options: Options, observer: Observer) -> C
     solutions = _within_sizes(problem, result.solutions)
     ranges = size_ranges(problem, [s.schedule for s in solutions])
     variants = tuple(lower(problem, s, sizes, observer) for s, sizes in zip(solutions, ranges, strict=True))
-    proof = Proof(result.bound, result.status, result.excluded, result.complete, result.reproducible, result.notes)
+    proof = Proof(
+        result.bound,
+        result.status,
+        result.excluded,
+        result.complete,
+        result.reproducible,
+        result.notes,
+        result.exclusions,
+    )
     return CompiledCollective(problem.without_spans(), proof, variants, time.perf_counter() - started)
 
 
@@ -226,6 +234,7 @@ def headroom(
 ) -> Iterator[Headroom]:
     """Yield each collective's bounds beside ring and tree at S = ``size`` bytes: is it worth compiling at all."""
     from acclc.bounds import bound
+    from acclc.fabrics import parts
     from acclc.forecast import Headroom
 
     observer = observer or Silent()
@@ -233,7 +242,24 @@ def headroom(
         observer.stage(problem, "bound")
         proven = bound(problem)
         observer.stage(problem, "ring and tree, simulated")
-        yield Headroom(problem, proven, size, baselines(problem, shard_bytes(problem, size)))
+        shapes = baselines(problem, shard_bytes(problem, size))
+        yield Headroom(problem, proven, size, shapes, parts(problem), _abilities(problem))
+
+
+def _abilities(problem: Problem) -> Abilities | None:
+    """What multicast and reduction in the switches of a machine are worth; None where there are none."""
+    from acclc.bounds import bound
+    from acclc.forecast import Abilities
+    from acclc.solve.packing.through import through_switches, without_abilities
+
+    able = tuple(n.name for n in problem.topology.nodes if n.can_multicast or n.can_reduce)
+    if not able:
+        return None
+    without = bound(without_abilities(problem)).throughput.time_per_byte
+    found = through_switches(problem)
+    if found is None:
+        return Abilities(able, without, None, 0)
+    return Abilities(able, without, found.time_per_byte, found.trees)
 
 
 def demand_verified(problem: Problem, level: str, report: Report[Any]) -> None:

@@ -8,20 +8,50 @@ from fractions import Fraction
 from typing import Any
 
 from acclc.artefact import CompiledCollective, Variant
+from acclc.fabrics import Part
 from acclc.ir.problem import Problem
 from acclc.ir.result import Bound
+from acclc.packings import packing_words
 from acclc.simulate import Baseline, baselines, shard_bytes, simulate
 from acclc.view.model import ViewCollective, ViewInput, ViewTimes, ViewVariant
 
 
 @dataclass(frozen=True, slots=True)
+class Abilities:
+    """What multicast and reduction in switches are worth; seconds a byte of shard.
+
+    ``without``: the bound if no switch had them. ``through``: what trees through the switches reach, if known.
+    """
+
+    switches: tuple[str, ...]
+    without: Fraction
+    through: Fraction | None
+    trees: int
+
+
+@dataclass(frozen=True, slots=True)
 class Headroom:
-    """A problem's bound beside what NCCL's shapes reach on the same graph, at ``size`` bytes."""
+    """A problem's bound beside what NCCL's shapes reach on the same graph, at ``size`` bytes; and beside the bounds on
+    parts of the machine, where it has links of several kinds."""
 
     problem: Problem
     bound: Bound
     size: int
     baselines: tuple[Baseline, ...]
+    parts: tuple[Part, ...] = ()
+    abilities: Abilities | None = None
+    """None where no switch can do more than pass on."""
+
+    def gain(self, part: Part) -> Fraction | None:
+        """How many times as fast as a part the whole machine may be, by the bounds; None: the part is not connected."""
+        least = self.bound.throughput.time_per_byte
+        return None if part.time_per_byte is None or least == 0 else part.time_per_byte / least
+
+    @property
+    def best_single(self) -> Part | None:
+        """The fastest fabric that connects all by itself."""
+        alone = [p for p in self.parts if p.single and p.time_per_byte is not None]
+        return min(alone, key=lambda p: p.time_per_byte or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +114,7 @@ def _view_collective(
         status=proof.status,
         variants=tuple(_view_variant(collective.problem, v, sizes) for v in variants),
         excluded=proof.excluded,
-        notes=proof.notes,
+        notes=(*packing_words(collective), *proof.notes),
     )
 
 

@@ -10,7 +10,8 @@ from acclc.artefact import Artefact, CompiledCollective, Variant
 from acclc.forecast import Headroom, bound_seconds
 from acclc.ir.problem import Goal, GoalKind, NodeKind, Problem, Topology
 from acclc.ir.result import Bound, Excluded, Result, Status
-from acclc.simulate import size_bytes, step_time
+from acclc.packings import packing_facts
+from acclc.simulate import chain_latency, size_bytes, step_time
 from acclc.simulate.baselines import RINGED
 
 
@@ -28,8 +29,10 @@ def gap(problem: Problem, bound: Bound, variant: Variant) -> Fraction | None:
 
 
 def latency_us(problem: Problem, variant: Variant) -> float:
-    """Time of an empty message by the step model, in microseconds."""
-    return float(step_time(problem, variant.schedule)[0] * 10**6)
+    """Time of an empty message, in microseconds: by the step model, or the latencies of a pipeline's longest chain."""
+    schedule = variant.schedule
+    seconds = chain_latency(problem, schedule) if schedule.pipelined else step_time(problem, schedule)[0]
+    return float(seconds * 10**6)
 
 
 def artefact_json(artefact: Artefact, folder: str | None, seconds: float) -> dict[str, Any]:
@@ -102,7 +105,7 @@ def bound_json(problem: Problem, bound: Bound) -> dict[str, Any]:
 
 
 def _variant_json(compiled: CompiledCollective, variant: Variant) -> dict[str, Any]:
-    schedule = variant.schedule
+    schedule, packing = variant.schedule, packing_facts(compiled, variant)
     distance = gap(compiled.problem, compiled.proof.bound, variant)
     return {
         "id": variant.id,
@@ -117,6 +120,7 @@ def _variant_json(compiled: CompiledCollective, variant: Variant) -> dict[str, A
         "optimal": list(schedule.optimal),
         "min_bytes": variant.min_bytes,
         "max_bytes": variant.max_bytes,
+        "packing": None if packing is None else packing.to_dict(),
         "solve_seconds": variant.solve_seconds,
     }
 
@@ -216,9 +220,11 @@ def _excluded_words(excluded: Excluded) -> str:
     figures = [("chunks", excluded.chunks), ("steps", excluded.steps)]
     if excluded.rounds > 0:  # a bound may exclude every number of rounds
         figures.append(("rounds", excluded.rounds))
-    by = {"bound": "by a bound", "infeasible": "the solver proved that there is none"}.get(
-        excluded.reason, excluded.reason
-    )
+    by = {
+        "bound": "by a bound",
+        "step_bound": "by a bound for these steps",
+        "infeasible": "the solver proved that there is none",
+    }.get(excluded.reason, excluded.reason)
     detail = f": {excluded.detail}" if excluded.detail else ""
     return ", ".join(f"{word} {value}" for word, value in figures) + f", {by}{detail}"
 
@@ -242,7 +248,78 @@ def headroom_json(headroom: Headroom) -> dict[str, Any]:
             }
             for b in headroom.baselines
         ],
+        "fabrics": _fabrics_json(headroom),
+        "switches": _abilities_json(headroom),
     }
+
+
+def _abilities_json(headroom: Headroom) -> dict[str, Any] | None:
+    """The bound without multicast and reduction in switches, and what trees through them reach."""
+    able, unit = headroom.abilities, headroom.problem.topology.unit
+    if able is None or unit is None:
+        return None
+    return {
+        "names": list(able.switches),
+        "rounds_per_chunk_without": str(able.without * unit),
+        "rounds_per_chunk_through": None if able.through is None else str(able.through * unit),
+        "trees": able.trees,
+    }
+
+
+def _abilities_words(headroom: Headroom) -> list[str]:
+    able, unit = headroom.abilities, headroom.problem.topology.unit
+    if able is None or unit is None:
+        return []
+    names = able.switches[0] if len(able.switches) == 1 else f"{len(able.switches)} switches"
+    reached = ""
+    if able.through is not None:
+        trees = "1 tree" if able.trees == 1 else f"{able.trees} trees"
+        reached = f"; {trees} through it reach {able.through * unit}"
+    return [
+        f"  switches    without multicast and reduction in {names} the bound is {able.without * unit} rounds a chunk"
+        f"{reached} (kernels do not use them yet)"
+    ]
+
+
+def _fabrics_json(headroom: Headroom) -> dict[str, Any] | None:
+    """What the kinds of links do alone and together; None where there is only one kind."""
+    if not headroom.parts:
+        return None
+    best = headroom.best_single
+    return {
+        "best_single": None if best is None else best.name,
+        "gain_over_best_single": None if best is None else _text(headroom.gain(best)),
+        "parts": [
+            {
+                "kinds": list(p.kinds),
+                "connected": p.time_per_byte is not None,
+                "algbw_GBps": None if p.time_per_byte is None else algbw_GBps(headroom.problem, p.time_per_byte),
+                "gain_of_all": _text(headroom.gain(p)),
+            }
+            for p in headroom.parts
+        ],
+    }
+
+
+def _fabrics_words(headroom: Headroom) -> list[str]:
+    """The gain of all fabrics together over the best single one, and over each part."""
+    if not headroom.parts:
+        return []
+    best = headroom.best_single
+    gain = None if best is None else headroom.gain(best)
+    if best is None or gain is None:
+        head = "no single kind of link connects all ranks, it takes several"
+    else:
+        head = f"all kinds of links together: {float(gain):.2f} x {best.name}, the best single one, by the bounds"
+    lines = [f"  fabrics     {head}"]
+    for part in headroom.parts:
+        if part.time_per_byte is None:
+            lines.append(f"    {part.name:24} does not connect all ranks")
+            continue
+        gain = headroom.gain(part)
+        times = "" if gain is None else f"  all together {float(gain):.2f} x"
+        lines.append(f"    {part.name:24} {algbw_GBps(headroom.problem, part.time_per_byte):10.3f} GB/s at most{times}")
+    return lines
 
 
 def headroom_words(headroom: Headroom) -> str:
@@ -262,4 +339,6 @@ def headroom_words(headroom: Headroom) -> str:
     shapes = ("ring", "tree") if problem.collective in RINGED else ("direct",)
     for shape in sorted(set(shapes) - {b.name for b in headroom.baselines}):
         lines.append(f"    {shape:24} left out: this graph has none, or it takes too many transfers to simulate")
+    lines += _fabrics_words(headroom)
+    lines += _abilities_words(headroom)
     return "\n".join(lines)

@@ -44,7 +44,8 @@ def candidates(problem: Problem) -> Iterator[Certificate]:
     from acclc.bounds.allocation import best_cut_sum, needed, priced_partition
     from acclc.bounds.cuts import CutFinder, best_cut
     from acclc.bounds.flow import as_cut, best_flow_dual, simple, traffic
-    from acclc.bounds.partition import best_partition, merging, suggested
+    from acclc.bounds.partition import best_partition, merging
+    from acclc.bounds.suggested import suggested
 
     finder = CutFinder(problem)
     nodes = best_cut(problem, finder)

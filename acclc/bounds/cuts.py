@@ -11,8 +11,7 @@ reversed graph, from the contributor's side. The method for all-gather is that o
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from acclc.bounds.classes import Nodes, bits, shard_classes
 from acclc.bounds.loads import UnreachableError, cut_load, leaving
 from acclc.ir.problem import NodeId, Problem
 
@@ -28,40 +28,86 @@ FLOW_LIMIT = 2**62
 """Sums of capacities stay below it: the max-flow counts in 64 bits."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """Do the shards of ``groups`` (who holds them, how many) reach ``sink``? ``reverse``: on the reversed graph."""
+    """Do the shards of ``groups`` (``shards[i]`` of group ``groups[i]``) reach ``sink``? Asked on the reversed graph,
+    the sink is who has them.
+    """
 
     reverse: bool
     sink: NodeId
-    groups: tuple[tuple[tuple[NodeId, ...], int], ...]
+    groups: Lanes
+    """Positions in the holders of the direction; one may come several times."""
+    shards: Lanes
 
 
-def queries(problem: Problem) -> tuple[Query, ...]:
-    """Return the questions whose cuts decide a problem; each (sink, direction) once."""
-    forward: dict[NodeId, Counter[tuple[NodeId, ...]]] = {}
-    backward: dict[NodeId, Counter[tuple[NodeId, ...]]] = {}
+class _Direction:
+    """The queries of one direction, and the sets of nodes that hold their shards (reversed: that need them)."""
+
+    def __init__(self, reverse: bool) -> None:
+        self.reverse = reverse
+        self.queries: list[Query] = []
+        self._groups: dict[Nodes, int] = {}
+
+    @property
+    def holders(self) -> tuple[Nodes, ...]:
+        """The groups by position."""
+        return tuple(self._groups)
+
+    def group(self, holders: Nodes) -> int:
+        return self._groups.setdefault(holders, len(self._groups))
+
+    def ask_all(self, wanted: Iterable[tuple[Nodes, Nodes, int]]) -> None:
+        """Ask for every seeker of (holders, seekers, shards), for all shards at once that it does not hold."""
+        of_seekers: dict[Nodes, list[tuple[int, int]]] = {}
+        for holders, seekers, shards in wanted:
+            of_seekers.setdefault(seekers, []).append((self.group(holders), shards))
+        sought: dict[NodeId, list[Lanes]] = {}
+        for seekers, pairs in of_seekers.items():
+            table = np.array(pairs, dtype=np.int64)
+            for v in seekers:
+                sought.setdefault(v, []).append(table)
+        own: dict[NodeId, list[int]] = {}
+        for holders, position in self._groups.items():
+            for v in holders:
+                own.setdefault(v, []).append(position)
+        for v, tables in sorted(sought.items()):
+            table = np.concatenate(tables)
+            foreign = np.ones(len(self._groups), dtype=bool)
+            foreign[own.get(v, [])] = False
+            table = table[foreign[table[:, 0]]]
+            if len(table):
+                self.queries.append(Query(self.reverse, v, table[:, 0].copy(), table[:, 1].copy()))
+
+    def ask(self, holder: NodeId, seeker: NodeId) -> None:
+        """Ask for one shard from one node to another."""
+        one = np.array([self.group((holder,))], dtype=np.int64)
+        self.queries.append(Query(self.reverse, seeker, one, np.ones(1, dtype=np.int64)))
+
+
+def directions(problem: Problem) -> tuple[_Direction, _Direction]:
+    """Return the questions whose cuts decide a problem, forward and reversed."""
+    forward, backward = _Direction(False), _Direction(True)
+    spread: list[tuple[Nodes, Nodes, int]] = []
+    collect: list[tuple[Nodes, Nodes, int]] = []
     pairs: dict[tuple[NodeId, NodeId], None] = {}
-    for shard in problem.shards:
-        sources = tuple(dict.fromkeys(NodeId(r) for r in shard.sources))
-        targets = tuple(dict.fromkeys(NodeId(r) for r in shard.targets))
-        if not shard.reduced or len(sources) == 1:
-            for t in targets:
-                if t not in sources:
-                    forward.setdefault(t, Counter())[sources] += 1
-        if len(targets) == 1 and (shard.reduced or len(sources) == 1):
-            for s in sources:
-                if s not in targets:
-                    backward.setdefault(s, Counter())[targets] += 1
-        if shard.reduced and len(targets) > 1 and len(sources) > 1:
-            pairs.update(dict.fromkeys(_separations(sources, targets)))
-    found = [Query(False, t, tuple(sorted(groups.items()))) for t, groups in sorted(forward.items())]
-    found += [Query(True, s, tuple(sorted(groups.items()))) for s, groups in sorted(backward.items())]
-    found += [Query(False, t, (((s,), 1),)) for s, t in sorted(pairs)]
-    return tuple(found)
+    for c in shard_classes(problem.shards):
+        if not c.sources or not c.targets:
+            continue
+        if not c.reduced or len(c.sources) == 1:
+            spread.append((c.sources, c.targets, c.count))
+        if len(c.targets) == 1 and (c.reduced or len(c.sources) == 1):
+            collect.append((c.targets, c.sources, c.count))
+        if c.reduced and len(c.targets) > 1 and len(c.sources) > 1:
+            pairs.update(dict.fromkeys(_separations(c.sources, c.targets)))
+    forward.ask_all(spread)
+    backward.ask_all(collect)
+    for source, target in sorted(pairs):
+        forward.ask(source, target)
+    return forward, backward
 
 
-def _separations(sources: Sequence[NodeId], targets: Sequence[NodeId]) -> list[tuple[NodeId, NodeId]]:
+def _separations(sources: Nodes, targets: Nodes) -> list[tuple[NodeId, NodeId]]:
     """Return pairs of which every cut with a source inside and a target outside separates one."""
     if set(sources) == set(targets):
         root = min(sources)
@@ -74,12 +120,9 @@ class CutFinder:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.queries = queries(problem)
-        self._graphs = {
-            reverse: _FlowGraph(problem, [q for q in self.queries if q.reverse is reverse], reverse)
-            for reverse in (False, True)
-            if any(q.reverse is reverse for q in self.queries)
-        }
+        asked = directions(problem)
+        self.queries = tuple(q for d in asked for q in d.queries)
+        self._graphs = {d.reverse: _FlowGraph(problem, d.holders, d.reverse) for d in asked if d.queries}
 
     def cut(self, query: Query, capacities: Lanes, per_shard: int) -> tuple[NodeId, ...] | None:
         """Return a node set whose links cannot carry ``per_shard`` for each of the query's shards, or None."""
@@ -87,45 +130,39 @@ class CutFinder:
 
 
 class _FlowGraph:
-    def __init__(self, problem: Problem, asked: Sequence[Query], reverse: bool) -> None:
+    def __init__(self, problem: Problem, holders: Sequence[Nodes], reverse: bool) -> None:
         from ortools.graph.python import max_flow
 
         topology = problem.topology
         self._nodes = len(topology.nodes)
         self._reverse = reverse
         self._source = self._nodes
-        holders = tuple(dict.fromkeys(h for q in asked for h, _ in q.groups))
-        tails, heads = [e.src for e in topology.links], [e.dst for e in topology.links]
-        if reverse:
-            tails, heads = heads, tails
-        arcs = list(zip(tails, heads, strict=True))
+        arcs: list[tuple[int, int]] = [(e.dst, e.src) if reverse else (e.src, e.dst) for e in topology.links]
         self._links = len(arcs)
-        self._group_arc: dict[tuple[NodeId, ...], int] = {}
+        self._groups = len(holders)
         unlimited: list[tuple[int, int]] = []
         for number, group in enumerate(holders):
-            self._group_arc[group] = len(arcs)
             if len(group) == 1:
-                arcs.append((NodeId(self._source), group[0]))
+                arcs.append((self._source, group[0]))
             else:
-                middle = NodeId(self._source + 1 + number)
-                arcs.append((NodeId(self._source), middle))
+                middle = self._source + 1 + number
+                arcs.append((self._source, middle))
                 unlimited += [(middle, h) for h in group]
-        self._supplies = len(arcs) - self._links
         ends = np.array([*arcs, *unlimited], dtype=np.int32).reshape(-1, 2)
         self._flow: Any = max_flow.SimpleMaxFlow()
         self._arcs = self._flow.add_arcs_with_capacity(
             ends[:, 0].copy(), ends[:, 1].copy(), np.zeros(len(ends), dtype=np.int64)
         )
-        self._unlimited = len(unlimited)
+        self._capacity = np.zeros(len(ends), dtype=np.int64)
 
     def cut(self, query: Query, capacities: Lanes, per_shard: int) -> tuple[NodeId, ...] | None:
-        supply = np.zeros(self._supplies, dtype=np.int64)
-        total = 0
-        for group, shards in query.groups:
-            supply[self._group_arc[group] - self._links] = shards * per_shard
-            total += shards * per_shard
-        free = np.full(self._unlimited, total, dtype=np.int64)
-        self._flow.set_arcs_capacity(self._arcs, np.concatenate([capacities, supply, free]))
+        total = int(query.shards.sum()) * per_shard
+        supply = np.zeros(self._groups, dtype=np.int64)
+        np.add.at(supply, query.groups, query.shards * per_shard)
+        self._capacity[: self._links] = capacities
+        self._capacity[self._links : self._links + self._groups] = supply
+        self._capacity[self._links + self._groups :] = total
+        self._flow.set_arcs_capacity(self._arcs, self._capacity)
         status = self._flow.solve(self._source, query.sink)
         if status != self._flow.OPTIMAL:
             raise OverflowError(f"max-flow ended with {status}")
@@ -145,7 +182,11 @@ def lanes(problem: Problem) -> Lanes:
     """
     unit = problem.topology.unit
     assert unit is not None, "a topology without links has no cuts to search"
-    exact = [int(e.capacity / unit) for e in problem.topology.links]
+    of_kind: dict[tuple[int, int], int] = {}  # links of one class are many: each rate is divided once
+    for e in problem.topology.links:
+        if (e.count, id(e.cls)) not in of_kind:
+            of_kind[e.count, id(e.cls)] = int(e.capacity / unit)
+    exact = [of_kind[e.count, id(e.cls)] for e in problem.topology.links]
     shards = max(1, len(problem.shards))
     divisor = 1 + 4 * shards * sum(exact) // FLOW_LIMIT
     if divisor > 1:
@@ -175,8 +216,8 @@ def best_cut(problem: Problem, finder: CutFinder) -> tuple[NodeId, ...] | None:
         best, ratio = nodes, Fraction(load, room)
         return True
 
-    start = sorted(single_nodes(problem), key=lambda nodes: int(capacity[list(leaving(problem.topology, nodes))].sum()))
-    next((nodes for nodes in start if improve(nodes)), None)  # Newton may start anywhere above zero
+    # Newton may start anywhere above zero
+    next((nodes for nodes in _narrow_first(problem, capacity) if improve(nodes)), None)
     if ratio == 0:
         return None
     for query in finder.queries:
@@ -187,22 +228,40 @@ def best_cut(problem: Problem, finder: CutFinder) -> tuple[NodeId, ...] | None:
     return best
 
 
-def single_nodes(problem: Problem) -> list[tuple[NodeId, ...]]:
+def single_nodes(problem: Problem) -> list[Nodes]:
     """Return the cuts around one rank with data: it alone, and all others. If any cut has a load, one of them has."""
-    every = [n.id for n in problem.topology.nodes]
-    found: list[tuple[NodeId, ...]] = []
-    for rank in sorted({NodeId(r) for s in problem.shards for r in (*s.sources, *s.targets)}):
-        found.append((rank,))
-        found.append(tuple(v for v in every if v != rank))
-    return found
+    return [nodes for rank in _with_data(problem) for nodes in ((rank,), _others(problem, rank))]
+
+
+def _with_data(problem: Problem) -> list[NodeId]:
+    every = 0
+    for c in shard_classes(problem.shards):
+        every |= c.held | c.needed
+    return [n.id for n in problem.topology.nodes if every >> n.id & 1]
+
+
+def _others(problem: Problem, rank: NodeId) -> Nodes:
+    return tuple(n.id for n in problem.topology.nodes if n.id != rank)
+
+
+def _narrow_first(problem: Problem, capacity: Lanes) -> Iterator[Nodes]:
+    """Yield the ``single_nodes``, those that least may leave first."""
+    links = problem.topology.links
+    out, into = [0] * len(problem.topology.nodes), [0] * len(problem.topology.nodes)
+    for e, rate in zip(links, capacity.tolist(), strict=True):
+        if e.src != e.dst:
+            out[e.src] += rate
+            into[e.dst] += rate
+    both = [(rate, rank, alone) for rank in _with_data(problem) for rate, alone in ((out[rank], 0), (into[rank], 1))]
+    for _, rank, others in sorted(both):
+        yield _others(problem, rank) if others else (rank,)
 
 
 def _stuck(problem: Problem, nodes: tuple[NodeId, ...]) -> str:
-    inside: set[int] = set(nodes)
-    for shard in problem.shards:
-        if cut_load((shard,), nodes):
-            source = next(s for s in shard.sources if s in inside)
-            target = next(t for t in shard.targets if t not in inside)
-            names = problem.topology.nodes
-            return f"no path of links leads from {names[source].name} to {names[target].name}"
-    return "no path of links leads to a rank that needs data"
+    inside, names = bits(nodes), problem.topology.nodes
+    stuck = next((c for c in shard_classes(problem.shards) if c.leaves(inside)), None)
+    if stuck is None:
+        return "no path of links leads to a rank that needs data"
+    source = next(s for s in stuck.sources if inside >> s & 1)
+    target = next(t for t in stuck.targets if not inside >> t & 1)
+    return f"no path of links leads from {names[source].name} to {names[target].name}"

@@ -13,6 +13,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any
 
+from acclc.bounds.classes import shard_classes
 from acclc.bounds.loads import cut_load, distances, leaving, value
 from acclc.bounds.rationalize import best_rounding
 from acclc.ir.problem import LinkId, NodeId, Problem
@@ -28,10 +29,9 @@ Traffic = dict[tuple[int, ...], Counter[int]]
 def traffic(problem: Problem) -> Traffic:
     """Return the shards that go to one rank: copied ones from any holder, reduced ones of one contribution."""
     found: Traffic = {}
-    for s in problem.shards:
-        sources, targets = set(s.sources), set(s.targets)
-        if len(targets) == 1 and sources and not targets <= sources and (len(sources) == 1 or not s.reduced):
-            found.setdefault(tuple(sorted(sources)), Counter())[min(targets)] += 1
+    for c in shard_classes(problem.shards):
+        if len(c.targets) == 1 and c.sources and c.needed & ~c.held and (len(c.sources) == 1 or not c.reduced):
+            found.setdefault(tuple(sorted(c.sources)), Counter())[c.targets[0]] += c.count
     return found
 
 

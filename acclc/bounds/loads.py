@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
+from acclc.bounds.classes import ShardClass, bits, shard_classes
 from acclc.ir.problem import LinkId, NodeId, NodeKind, Problem, Shard, Topology
 from acclc.ir.result import Certificate, Cut, CutSum, FlowDual, Partition
 
@@ -37,23 +38,13 @@ def passing_nodes(problem: Problem) -> tuple[NodeId, ...]:
     return tuple(n.id for n in problem.topology.nodes if not computes(problem, n.id))
 
 
-def cut_load(shards: Iterable[Shard], nodes: Iterable[int]) -> int:
-    """Return how many shards must leave a node set.
-
-    A copied shard must if all who hold it are inside and a target is outside; a reduced one if a
-    contribution is inside and a target is outside.
-    """
-    inside: set[int] = set(nodes)
-    load = 0
-    for shard in shards:
-        if any(t not in inside for t in shard.targets):
-            sources = shard.sources
-            held = any if shard.reduced else all
-            load += bool(sources) and held(s in inside for s in sources)
-    return load
+def cut_load(shards: Sequence[Shard], nodes: Iterable[int]) -> int:
+    """Return how many shards must leave a node set (``ShardClass.leaves``)."""
+    inside = bits(nodes)
+    return sum(c.count for c in shard_classes(shards) if c.leaves(inside))
 
 
-def partition_load(shards: Iterable[Shard], part_of: Mapping[int, int]) -> int:
+def partition_load(shards: Sequence[Shard], part_of: Mapping[int, int]) -> int:
     """Return how many messages an element of every shard must pass between parts, at least.
 
     Reduced, with contributions in a parts and targets in b parts: until some part first knows the whole sum,
@@ -61,15 +52,15 @@ def partition_load(shards: Iterable[Shard], part_of: Mapping[int, int]) -> int:
     a = b = p this is the 2(p - 1) of one-way gossip. Copied: one into every part with a target and no holder.
     """
     load = 0
-    for shard in shards:
-        sources = {part_of[s] for s in shard.sources}
-        targets = {part_of[t] for t in shard.targets}
+    for c in shard_classes(shards):
+        sources = {part_of[s] for s in c.sources}
+        targets = {part_of[t] for t in c.targets}
         if not sources or not targets:
             continue
-        if shard.reduced:
-            load += len(sources) + len(targets) - (2 if sources & targets else 1)
+        if c.reduced:
+            load += c.count * (len(sources) + len(targets) - (2 if sources & targets else 1))
         else:
-            load += len(targets - sources)
+            load += c.count * len(targets - sources)
     return load
 
 
@@ -146,7 +137,7 @@ def distances(
     return dist
 
 
-def shard_distance(shard: Shard, dist: Mapping[int, Sequence[Fraction | int | None]]) -> Fraction | int | None:
+def shard_distance(shard: ShardClass, dist: Mapping[int, Sequence[Fraction | int | None]]) -> Fraction | int | None:
     """Return how far a shard must travel at least: its farthest target, from the nearest holder.
 
     A reduced shard has no choice of holder: its farthest contribution counts. None: no path.
@@ -207,16 +198,17 @@ def flow_dual_value(problem: Problem, dual: FlowDual) -> tuple[Fraction, Fractio
         capacity += beta * budget.capacity
         for link in budget.links:
             lengths[link] += beta
-    starts = sorted({s for shard in problem.shards for s in shard.sources})
+    classes = shard_classes(problem.shards)
+    starts = sorted({s for c in classes for s in c.sources})
     dist: dict[int, Sequence[Fraction | int | None]] = {s: distances(topology, lengths, s) for s in starts}
     load = ZERO
-    for shard in problem.shards:
-        if not shard.sources or not shard.targets:
+    for c in classes:
+        if not c.sources or not c.targets:
             continue
-        d = shard_distance(shard, dist)
+        d = shard_distance(c, dist)
         if d is None:
-            raise UnreachableError(f"shard {shard.name} cannot reach a rank that needs it")
-        load += d
+            raise UnreachableError(f"shard {c.first.name} cannot reach a rank that needs it")
+        load += d * c.count
     return load, capacity
 
 

@@ -8,108 +8,129 @@ The bound is that of one-way gossip (2n - 2 calls) over the parts; the search is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
-from acclc.bounds.families import Family, family
-from acclc.bounds.loads import between, computes, part_numbers, partition_load, passing_nodes
-from acclc.bounds.rates import Machine, RateProgram
-from acclc.ir.problem import NodeId, NodeKind, Problem
+import numpy as np
+
+from acclc.bounds.classes import shard_classes
+from acclc.bounds.cuts import Lanes, lanes
+from acclc.bounds.loads import computes, passing_nodes
+from acclc.ir.problem import NodeId, Problem
 
 Parts = tuple[tuple[NodeId, ...], ...]
-SIZE_LIMIT = 60_000
-"""The program's size (links times ranks, twice) up to which it is asked: DGX A100 x8 has half of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stage:
+    """A partition as the part of each node (-1: none)."""
+
+    part_of: Lanes
+    count: int
+
+    def parts(self) -> Parts:
+        found: list[list[NodeId]] = [[] for _ in range(self.count)]
+        for v, part in enumerate(self.part_of.tolist()):
+            if part >= 0:
+                found[part].append(NodeId(v))
+        return tuple(map(tuple, found))
+
+    def merged(self, chosen: Lanes, extra: tuple[NodeId, ...]) -> _Stage:
+        """Join the chosen parts, in the place of the first of them, and take some nodes in."""
+        new = np.arange(self.count)
+        new[chosen] = chosen.min()
+        kept, number = np.unique(new, return_inverse=True)
+        part_of = np.where(self.part_of >= 0, number[self.part_of], -1)
+        part_of[list(extra)] = number[chosen[0]]
+        return _Stage(part_of, len(kept))
 
 
 def best_partition(problem: Problem) -> Parts | None:
-    """Return the merged parts with the most messages for the capacity between them (None: no messages at all)."""
-    best: Parts | None = None
+    """Return the parts with the most messages for the capacity between them (None: no messages at all)."""
+    search = _Merging(problem)
+    best: _Stage | None = None
     best_ratio = Fraction(0)
-    for parts in merging(problem):
-        ratio = _ratio(problem, parts)
-        if ratio is not None and ratio > best_ratio:
-            best, best_ratio = parts, ratio
-    return best
-
-
-def suggested(problem: Problem) -> Iterator[Parts]:
-    """Yield partitions that the program of rates suggests: made of what its binding sets leave out.
-
-    A partition's bound is the sum of the program's rows for all but one part at a time, so where some partition
-    proves the program's optimum its parts are what binding sets leave out. None for larger programs, other kinds of
-    problems, and switches that compute.
-    """
-    nodes = frozenset(n.id for n in problem.topology.nodes)
-    passing = sum(n.kind is not NodeKind.GPU for n in problem.topology.nodes)
-    if family(problem) is not Family.BOTH or len(passing_nodes(problem)) < passing:
-        return
-    machine = Machine(problem, Family.BOTH)
-    if machine.size > SIZE_LIMIT:
-        return
-    program = RateProgram(machine)
-    if program.solve() <= 0:
-        return
-    outside = sorted({tuple(sorted(nodes - inside)) for inside in program.binding()})
-    for order in (sorted(outside, key=len), sorted(outside, key=len, reverse=True)):
-        parts: list[tuple[NodeId, ...]] = []
-        for part in order:
-            if not any(set(part) & set(p) for p in parts):
-                parts.append(part)
-        if len(parts) > 1:
-            yield tuple(parts)
+    for stage in search.stages():
+        ratio = search.ratio(stage)
+        if ratio > best_ratio:
+            best, best_ratio = stage, ratio
+    return None if best is None else best.parts()
 
 
 def merging(problem: Problem) -> Iterator[Parts]:
     """Yield the partitions of one greedy merging, from single nodes to two parts."""
-    topology = problem.topology
-    parts: Parts = tuple((n.id,) for n in topology.nodes if computes(problem, n.id))
-    hubs = list(passing_nodes(problem))
-    yield parts
-    while len(parts) > 2:
-        closest = _closest(problem, parts)
-        options = [*([] if closest is None else [closest]), *_around(problem, parts, hubs)]
-        if not options:
+    for stage in _Merging(problem).stages():
+        yield stage.parts()
+
+
+class _Merging:
+    """The links and shards of a problem as arrays: a search looks at thousands of partitions."""
+
+    def __init__(self, problem: Problem) -> None:
+        topology = problem.topology
+        self._problem = problem
+        self._src = np.array([e.src for e in topology.links], dtype=np.int64)
+        self._dst = np.array([e.dst for e in topology.links], dtype=np.int64)
+        self._rates = lanes(problem)
+        self._shards = [
+            (np.array(c.sources, dtype=np.int64), np.array(c.targets, dtype=np.int64), c.reduced, c.count)
+            for c in shard_classes(problem.shards)
+            if c.sources and c.targets
+        ]
+
+    def stages(self) -> Iterator[_Stage]:
+        nodes = [n.id for n in self._problem.topology.nodes if computes(self._problem, n.id)]
+        hubs = list(passing_nodes(self._problem))
+        part_of = np.full(len(self._problem.topology.nodes), -1, dtype=np.int64)
+        part_of[nodes] = np.arange(len(nodes))
+        stage = _Stage(part_of, len(nodes))
+        yield stage
+        while stage.count > 2:
+            options = [*self._closest(stage), *self._around(stage, hubs)]
+            if not options:
+                return
+            stage = max(options, key=self.ratio)
+            hubs = [h for h in hubs if stage.part_of[h] < 0]
+            yield stage
+
+    def ratio(self, stage: _Stage) -> Fraction:
+        """Messages for capacity (in units); nought without messages, or without links to carry them."""
+        tails, heads = stage.part_of[self._src], stage.part_of[self._dst]
+        capacity = int(self._rates[(tails >= 0) & (tails != heads)].sum())
+        load = self._messages(stage)
+        return Fraction(load, capacity) if load > 0 and capacity > 0 else Fraction(0)
+
+    def _messages(self, stage: _Stage) -> int:
+        """As ``partition_load``."""
+        load = 0
+        for sources, targets, reduced, count in self._shards:
+            having, needing = np.zeros(stage.count, dtype=bool), np.zeros(stage.count, dtype=bool)
+            having[stage.part_of[sources]] = True
+            needing[stage.part_of[targets]] = True
+            if reduced:
+                common = 2 if (having & needing).any() else 1
+                load += count * (int(having.sum()) + int(needing.sum()) - common)
+            else:
+                load += count * int((needing & ~having).sum())
+        return load
+
+    def _closest(self, stage: _Stage) -> Iterator[_Stage]:
+        """Merge the two parts with the most capacity between them, direct links only; the first of equal pairs."""
+        tails, heads = stage.part_of[self._src], stage.part_of[self._dst]
+        direct = (tails >= 0) & (heads >= 0) & (tails != heads)
+        if not direct.any():
             return
-        parts = max(options, key=lambda p: _ratio(problem, p) or Fraction(0))
-        covered = {v for part in parts for v in part}
-        hubs = [h for h in hubs if h not in covered]
-        yield parts
+        a, b = np.minimum(tails, heads)[direct], np.maximum(tails, heads)[direct]
+        pairs, number = np.unique(a * stage.count + b, return_inverse=True)
+        joint = np.zeros(len(pairs), dtype=np.int64)
+        np.add.at(joint, number, self._rates[direct])
+        yield stage.merged(np.array(divmod(int(pairs[joint.argmax()]), stage.count)), ())
 
-
-def _ratio(problem: Problem, parts: Parts) -> Fraction | None:
-    """Messages for capacity; None without messages, or without links to carry them."""
-    part_of = part_numbers(problem, parts)
-    load = partition_load(problem.shards, part_of)
-    capacity = sum((problem.topology.links[e].capacity for e in between(problem.topology, part_of)), Fraction(0))
-    return load / capacity if load > 0 and capacity > 0 else None
-
-
-def _closest(problem: Problem, parts: Parts) -> Parts | None:
-    """Merge the two parts with the most capacity between them, direct links only."""
-    part_of = {v: i for i, part in enumerate(parts) for v in part}
-    joint: dict[tuple[int, int], Fraction] = {}
-    for e in problem.topology.links:
-        a, b = part_of.get(e.src), part_of.get(e.dst)
-        if a is not None and b is not None and a != b:
-            key = (min(a, b), max(a, b))
-            joint[key] = joint.get(key, Fraction(0)) + e.capacity
-    if not joint:
-        return None
-    a, b = max(joint, key=lambda k: (joint[k], -k[0], -k[1]))
-    return _merge(parts, {a, b}, ())
-
-
-def _around(problem: Problem, parts: Parts, hubs: list[NodeId]) -> Iterator[Parts]:
-    """Merge everything linked to one passing node, with that node."""
-    part_of = {v: i for i, part in enumerate(parts) for v in part}
-    for hub in hubs:
-        near = {part_of[e.src] for e in problem.topology.links if e.dst == hub and e.src in part_of}
-        near |= {part_of[e.dst] for e in problem.topology.links if e.src == hub and e.dst in part_of}
-        if near and len(parts) - len(near) + 1 >= 2:
-            yield _merge(parts, near, (hub,))
-
-
-def _merge(parts: Parts, chosen: set[int], extra: tuple[NodeId, ...]) -> Parts:
-    """Join the chosen parts, in the place of the first of them."""
-    joined = tuple(sorted({v for i in chosen for v in parts[i]} | set(extra)))
-    first = min(chosen)
-    return tuple(joined if i == first else part for i, part in enumerate(parts) if i == first or i not in chosen)
+    def _around(self, stage: _Stage, hubs: list[NodeId]) -> Iterator[_Stage]:
+        """Merge everything linked to one passing node, with that node."""
+        for hub in hubs:
+            ends = np.concatenate([self._src[self._dst == hub], self._dst[self._src == hub]])
+            near = np.unique(stage.part_of[ends])
+            near = near[near >= 0]
+            if len(near) and stage.count - len(near) + 1 >= 2:
+                yield stage.merged(near, (hub,))

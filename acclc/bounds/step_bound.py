@@ -21,7 +21,8 @@ from typing import Any
 
 from acclc.bounds.loads import passing_nodes
 from acclc.bounds.rationalize import best_rounding
-from acclc.ir.problem import NodeKind, Problem
+from acclc.ir.problem import LinkId, NodeId, NodeKind, Problem, Rank, ShardId
+from acclc.ir.result import StepDual
 
 VARIABLE_LIMIT = 30_000
 """Larger programs are tried only on demand (``size_limit``): DGX-1 in two steps has 5,120 variables, an MI250 box
@@ -30,15 +31,18 @@ in five 92,160, which takes a quarter of a minute."""
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Equal shards: who holds them, who needs them, how many."""
+    """Equal shards: who holds them, who needs them, how many, and the first of them."""
 
     sources: tuple[int, ...]
     targets: tuple[int, ...]
     shards: int
+    first: ShardId
 
 
-def steps_lower_bound(problem: Problem, steps: int, size_limit: int = VARIABLE_LIMIT) -> Fraction | None:
-    """Return a proven lower bound on R/C of any schedule of at most ``steps`` steps, for every C.
+def step_certificate(
+    problem: Problem, steps: int, size_limit: int = VARIABLE_LIMIT
+) -> tuple[Fraction, StepDual] | None:
+    """Return a lower bound on R/C of any schedule of at most ``steps`` steps, for every C, with what proves it.
 
     None where the method says nothing: shards reduced into several ranks, reduced and copied ones mixed, no
     common unit of rate, too large a program, or no schedule of so few steps at all.
@@ -51,17 +55,21 @@ def steps_lower_bound(problem: Problem, steps: int, size_limit: int = VARIABLE_L
     if reverse and any(len(s.targets) > 1 for s in problem.shards):
         return None
     program = _Program(problem, steps, reverse)
-    return program.bound() if 0 < program.size <= size_limit else None
+    found = program.bound() if 0 < program.size <= size_limit else None
+    return None if found is None else (found[0], program.certificate(found[1], reverse))
 
 
 def _kinds(problem: Problem, reverse: bool) -> tuple[_Kind, ...]:
     tally: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+    first: dict[tuple[tuple[int, ...], tuple[int, ...]], ShardId] = {}
     for s in problem.shards:
         sources, targets = (s.targets, s.sources) if reverse else (s.sources, s.targets)
         needed = tuple(sorted(set(targets) - set(sources)))
         if needed:
-            tally[tuple(sorted(set(sources))), needed] += 1
-    return tuple(_Kind(a, b, n) for (a, b), n in sorted(tally.items()))
+            key = (tuple(sorted(set(sources))), needed)
+            tally[key] += 1
+            first.setdefault(key, s.id)
+    return tuple(_Kind(*key, n, first[key]) for key, n in sorted(tally.items()))
 
 
 class _Program:
@@ -82,8 +90,8 @@ class _Program:
         ways = sum(1 + len(k.targets) for k in self.kinds)
         self.size = ways * steps * (len(self.links) + self.nodes)
 
-    def bound(self) -> Fraction | None:
-        """Solve in floats, round the dual, and return the best exact value."""
+    def bound(self) -> tuple[Fraction, _Duals] | None:
+        """Solve in floats, round the dual, and return the best exact value with its dual."""
         from ortools.linear_solver import pywraplp
 
         solver = pywraplp.Solver.CreateSolver("GLOP")
@@ -92,8 +100,23 @@ class _Program:
             return None
         rows, shape = _flatten(duals)
         values = [sign * row.dual_value() for sign, row in rows]
-        found = best_rounding(values, lambda v: v, lambda v: self._exact(shape.restore(v)), solver.Objective().Value())
-        return None if found is None else found[0]
+        return best_rounding(values, shape.restore, self._exact, solver.Objective().Value())
+
+    def certificate(self, dual: _Duals, reverse: bool) -> StepDual:
+        """The dual as it is kept: without zeros, and read forward where the program was of the reversed graph."""
+
+        def at(step: int) -> int:
+            return self.steps - 1 - step if reverse else step
+
+        lengths = sorted((self.kinds[i].first, t, e, at(s), z) for (i, t, e, s), z in dual.lengths.items() if z > 0)
+        potentials = sorted((self.kinds[i].first, v, at(s), pi) for (i, v, s), pi in dual.potentials.items() if pi)
+        prices = sorted((b, at(s), beta) for (b, s), beta in dual.prices.items() if beta > 0)
+        return StepDual(
+            self.steps,
+            tuple((k, Rank(t), LinkId(e), s, z) for k, t, e, s, z in lengths),
+            tuple((k, NodeId(v), s, -pi if reverse else pi) for k, v, s, pi in potentials),
+            tuple(prices),
+        )
 
     def _state(self, solver: Any) -> _Duals:
         """Write the program down; return the rows whose duals make the certificate."""
@@ -255,6 +278,8 @@ class LastStep:
     """
 
     terms: tuple[tuple[int, int, int, bool], ...]
+    sets: tuple[tuple[NodeId, ...], ...] = ()
+    """For each term the nodes T."""
 
     def rounds(self, chunks: int) -> int:
         """Return the least R of any schedule of C = ``chunks``, whatever its steps; 0 where nothing is said."""
@@ -264,6 +289,11 @@ class LastStep:
         """Whether a schedule of C = ``chunks`` may have these rounds in its steps, as far as this says."""
         total = sum(rounds)
         return all(total >= _least(chunks, rounds[-1 if term[3] else 0], term) for term in self.terms)
+
+    def strongest(self, chunks: int) -> tuple[NodeId, ...]:
+        """Return the set T that says most at C = ``chunks``; there must be a term."""
+        least = self.rounds(chunks)
+        return next(t for x, t in zip(self.terms, self.sets, strict=True) if LastStep((x,)).rounds(chunks) == least)
 
 
 def _least(chunks: int, rounds: int, term: tuple[int, int, int, bool]) -> Fraction:
@@ -286,7 +316,7 @@ def last_step(problem: Problem) -> LastStep:
         ports[e.dst].append((e.src, lanes, True))
         ports[e.src].append((e.dst, lanes, False))
     shards = [(s.reduced, frozenset(s.sources), frozenset(s.targets)) for s in problem.shards]
-    terms: dict[tuple[int, int, int, bool], None] = {}
+    terms: dict[tuple[int, int, int, bool], tuple[NodeId, ...]] = {}
     for nodes in _rank_sets(problem):
         ranks = {v for v in nodes if topology.nodes[v].kind is NodeKind.GPU}
         crossing = [(lanes, inward) for v in nodes for other, lanes, inward in ports[v] if other not in nodes]
@@ -295,8 +325,8 @@ def last_step(problem: Problem) -> LastStep:
         for load, inward in ((wanted, True), (given, False)):
             total = sum(lanes for lanes, direction in crossing if direction is inward)
             if load and total:
-                terms[load, total, len(ranks), inward] = None
-    return LastStep(tuple(terms))
+                terms.setdefault((load, total, len(ranks), inward), tuple(NodeId(v) for v in sorted(nodes)))
+    return LastStep(tuple(terms), tuple(terms.values()))
 
 
 def _rank_sets(problem: Problem) -> list[set[int]]:

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from acclc.artefact import Artefact, CompiledCollective
 from acclc.forecast import Forecast
+from acclc.packings import packing_words
 from acclc.summary import algbw_GBps, gap, gap_words, goal_words, latency_us, range_words, rounds_words, size_words
 
 if TYPE_CHECKING:
@@ -59,10 +60,15 @@ def _console() -> Console:
 
 def print_summary(artefact: Artefact, folder: str, seconds: float) -> None:
     """Print what was found, for a person to take in within seconds."""
-    for compiled in artefact.collectives:
-        _print_collective(compiled)
+    print_collectives(artefact)
     marks = "" if artefact.reproducible else " (not reproducible: cut by the clock, interrupted, or several workers)"
     click.echo(f"verified, written to {folder} in {seconds:.1f} s{marks}")
+
+
+def print_collectives(artefact: Artefact) -> None:
+    """Print the variants of each collective, with bounds, packings and notes."""
+    for compiled in artefact.collectives:
+        _print_collective(compiled)
 
 
 def _print_collective(compiled: CompiledCollective) -> None:
@@ -90,7 +96,7 @@ def _print_collective(compiled: CompiledCollective) -> None:
     print_table(columns, rows, left=2)
     click.echo()
     click.echo(f"  bound {rounds_words(bound)}{rate:.2f} GB/s: {bound.throughput.words}")
-    for note in compiled.proof.notes:
+    for note in (*packing_words(compiled), *compiled.proof.notes):
         click.echo(f"  {note}")
     if not compiled.proof.complete:
         click.echo("  not proven to be the best: better schedules may exist")

@@ -114,7 +114,8 @@ class Topology:
 
         It is the rate at which a *round* moves one chunk. None without links.
         """
-        rates = [link.capacity for link in self.links] + [b.capacity for b in self.budgets]
+        kinds = {(link.count, id(link.cls)): link for link in self.links}
+        rates = [link.capacity for link in kinds.values()] + [b.capacity for b in self.budgets]
         if not rates:
             return None
         denominator = lcm(*(r.denominator for r in rates))

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from msgspec import Struct
 
-from acclc.ir.problem import LinkId, NodeId, Rank
+from acclc.ir.problem import LinkId, NodeId, Rank, ShardId
 from acclc.ir.schedule import Schedule
 
 
@@ -82,6 +82,37 @@ class LongestPath(Struct, frozen=True, tag="longest_path"):
 Certificate = Cut | CutSum | Partition | FlowDual | LongestPath
 
 
+class LastStepSet(Struct, frozen=True, tag="last_step_set"):
+    """A node set T with ranks: what first enters it in the last step cannot be passed on inside it in that step.
+
+    With n shards that all ranks of T need and none of them holds, and c lanes that enter T, the claim is
+    R >= ceil(C n / c + 1 - 1/|ranks of T|), whatever the steps. Reduced shards: what leaves T in the first step.
+    """
+
+    nodes: tuple[NodeId, ...]
+
+
+class StepDual(Struct, frozen=True, tag="step_dual"):
+    """A dual of the step-bounded linear program: a lower bound on R/C of schedules of at most ``steps`` steps.
+
+    Shards with the same holders and needers are one kind, named by its first shard. ``lengths`` are
+    (shard, end, link, step, z >= 0): of the way to the target ``end``, or, of a reduced shard, from the source
+    ``end``. ``potentials`` are (shard, node, step, pi) of nodes that only pass on; ``budget_prices`` (budget, step,
+    beta >= 0). With n shards of a kind and dist the shortest way in ``steps`` steps from any holder, the claim is
+    R/C >= sum n dist / max_s (sum_e c_e y[e,s] + sum_b cap_b beta[b,s]), capacities in units of rate,
+    y[e,s] = max(0, max over kinds of (sum of z over the ends + pi_dst - pi_src) - sum of beta of the link's budgets).
+    """
+
+    steps: int
+    lengths: tuple[tuple[ShardId, Rank, LinkId, int, Fraction], ...]
+    potentials: tuple[tuple[ShardId, NodeId, int, Fraction], ...] = ()
+    budget_prices: tuple[tuple[int, int, Fraction], ...] = ()
+
+
+Exclusion = LastStepSet | StepDual
+"""What proves that points (C, S, R) do not exist where the throughput bound alone does not."""
+
+
 @dataclass(frozen=True, slots=True)
 class ThroughputBound:
     """Seconds >= ``time_per_byte`` x bytes of one shard, proven by ``certificate``; ``words`` says it to a person."""
@@ -120,7 +151,8 @@ class Excluded:
     steps: int
     rounds: int
     reason: str
-    """``bound``, or ``infeasible`` (CP-SAT, no symmetry imposed, seed in ``detail``)."""
+    """``bound`` (the bounds and exclusions of the same result prove it), ``step_bound`` (a bound whose certificate is
+    too large to be kept), or ``infeasible`` (CP-SAT, no symmetry imposed, seed in ``detail``)."""
     detail: str = ""
 
 
@@ -144,3 +176,5 @@ class Result:
     """False when a deadline or an interrupt cut the search: more may exist."""
     reproducible: bool = True
     notes: tuple[str, ...] = ()
+    exclusions: tuple[Exclusion, ...] = ()
+    """What proves the excluded points of reason ``bound``, beside the bound itself."""

@@ -2,7 +2,9 @@
 
 from acclc.simulate.baselines import Baseline, baselines
 from acclc.simulate.events import StuckError, TransferTime
-from acclc.simulate.sizes import shard_bytes, size_bytes, size_factor, size_ranges, step_time
+from acclc.simulate.ranges import simulated, size_ranges
+from acclc.simulate.sizes import line_ranges, shard_bytes, size_bytes, size_factor, step_time
+from acclc.simulate.slices import chain_latency
 from acclc.simulate.timeline import LinkUse, Timeline, simulate
 
 __all__ = [
@@ -12,8 +14,11 @@ __all__ = [
     "Timeline",
     "TransferTime",
     "baselines",
+    "chain_latency",
+    "line_ranges",
     "shard_bytes",
     "simulate",
+    "simulated",
     "size_bytes",
     "size_factor",
     "size_ranges",

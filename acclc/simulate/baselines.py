@@ -48,11 +48,22 @@ def baselines(problem: Problem, shard_bytes: int) -> tuple[Baseline, ...]:
 
     A shape that the topology does not have (some rank out of reach) is left out.
     """
-    found = []
+    found: list[Baseline] = []
+    if fewest_transfers(problem) > TRANSFER_LIMIT:
+        return ()
     for schedule in schedules(problem, shard_bytes):
         if len(schedule.transfers) <= TRANSFER_LIMIT:
             found.append(Baseline(schedule.strategy, schedule, simulate(problem, schedule, shard_bytes)))
     return tuple(found)
+
+
+def fewest_transfers(problem: Problem) -> int:
+    """How many transfers a baseline takes at least: every copy arrives once, every contribution but one leaves."""
+    count = 0
+    for shard in problem.shards:
+        sources, targets = set(shard.sources), set(shard.targets)
+        count += len(sources) + len(targets) - 2 if shard.reduced else len(targets - sources)
+    return count
 
 
 def schedules(problem: Problem, shard_bytes: int) -> Iterator[Schedule]:

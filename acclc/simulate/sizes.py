@@ -80,7 +80,7 @@ def step_time(problem: Problem, schedule: Schedule) -> tuple[Fraction, Fraction]
     return sum(delay, Fraction(0)), busy
 
 
-def size_ranges(problem: Problem, schedules: Sequence[Schedule]) -> tuple[tuple[int, int | None] | None, ...]:
+def line_ranges(problem: Problem, schedules: Sequence[Schedule]) -> tuple[tuple[int, int | None] | None, ...]:
     """Return for each schedule the sizes S in [min_bytes, max_bytes) at which it is the fastest by ``step_time``.
 
     max_bytes is None for the last range: no limit. The ranges tile all sizes from 0; a schedule that is

@@ -40,6 +40,16 @@ def pipeline_time(problem: Problem, schedule: Schedule) -> tuple[Fraction, Fract
     return max(ready, default=Fraction(0)), max(shares, default=Fraction(0))
 
 
+def chain_latency(problem: Problem, schedule: Schedule) -> Fraction:
+    """Return the seconds of latency on the longest chain of transfers: what an empty message takes, pipelined."""
+    links = problem.topology.links
+    ready: list[Fraction] = []
+    for t in schedule.transfers:
+        start = max((ready[o] for o in t.operands if o != OWN), default=Fraction(0))
+        ready.append(start + sum((links[e].cls.latency for e in t.path), Fraction(0)))
+    return max(ready, default=Fraction(0))
+
+
 def sliced_times(
     problem: Problem, schedule: Schedule, shard_bytes: int, overhead: Fraction = Fraction(0)
 ) -> tuple[TransferTime, ...]:

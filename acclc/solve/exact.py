@@ -11,6 +11,7 @@ from acclc.ir.result import Bound, Excluded, Result, Solution, Status
 from acclc.ir.schedule import Schedule
 from acclc.solve import limits, shared
 from acclc.solve.cpsat import Answer
+from acclc.solve.exclusions import with_exclusions
 from acclc.solve.frontier import bound_of, non_dominated
 from acclc.solve.items import needs_meeting
 from acclc.solve.prober import Ledger, Point, Prober
@@ -65,14 +66,16 @@ def search(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget
         notes.append("the hint on relays narrows the search: nothing is excluded by search")
     found = non_dominated(limits.admitted(problem, findings.schedules))
     reproducible = not ledger.clock_cut and budget.workers == 1 and INTERRUPTED not in notes
+    excluded, exclusions = with_exclusions(prober, findings.excluded)
     return Result(
         _status(problem, findings, found, known),
         tuple(Solution(s) for s in found),
         bound,
-        tuple(findings.excluded),
+        excluded,
         findings.complete,
         reproducible,
         tuple(notes),
+        exclusions,
     )
 
 

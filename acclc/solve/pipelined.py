@@ -67,9 +67,18 @@ def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> R
             result, best = _added(problem, result, packed.schedule, packed.time), packed.time
         result = replace(result, reproducible=result.reproducible and not packed.cut)
     if packings[-1].loss:
-        words = f"packing: chunks are limited, which costs {float(100 * packings[-1].loss):.3g} %"
-        result = replace(result, notes=(*result.notes, words))
+        result = replace(result, notes=(*result.notes, _loss_words(packings[-1])))
     return result
+
+
+def _loss_words(packed: Packed) -> str:
+    """What k the optimum would have needed, and what it costs that another was taken."""
+    most = max(packed.packings, key=lambda p: p.loss)
+    exact = f"k = {most.exact_k} units a shard" if most.exact_k else "more units a shard than were looked at"
+    return (
+        f"packing: the optimum takes {exact}; so that no shard has too many chunks, "
+        f"k = {most.k} was taken, which costs {float(100 * packed.loss):.3g} %"
+    )
 
 
 def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction) -> Result:
@@ -78,6 +87,7 @@ def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction)
     added = Solution(replace(schedule, optimal=("throughput",) if met else ()))
     if problem.goal.kind is GoalKind.BANDWIDTH:
         status = Status.OPTIMAL if met else Status.FEASIBLE
-        return replace(result, status=status, solutions=(added,), complete=met or result.complete)
+        notes = () if met else result.notes  # why a search ended says nothing where there is no better
+        return replace(result, status=status, solutions=(added,), complete=met or result.complete, notes=notes)
     status = Status.FEASIBLE if result.status in (Status.UNKNOWN, Status.FALLBACK) else result.status
     return replace(result, status=status, solutions=(*result.solutions, added))

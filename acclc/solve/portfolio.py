@@ -14,6 +14,9 @@ from acclc.solve.greedy import schedules_of
 from acclc.solve.pipelined import packings_of, with_packings
 from acclc.solve.protocol import Budget, Deadline, Progress, Report, silent
 
+SHORT_WORK = 0.5
+"""Work units of the search for steps where a packing has reached all that the goal asks for."""
+
 
 def solve(
     problem: Problem,
@@ -54,11 +57,30 @@ class Portfolio:
         except KeyboardInterrupt:
             packings, exact = [], Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
         else:
+            met = any(p.time == bound.throughput.time_per_byte for p in packings)
+            if problem.goal.kind is GoalKind.BANDWIDTH and met:
+                # as fast in steps would be nicer, since nothing waits for a slice, but it is not worth a long search
+                budget = replace(budget, work=min(budget.granted, SHORT_WORK))
             exact = search(problem, bound, fallback, budget, report)
         result = _merged(problem, bound, exact, fallback)
         result = with_packings(problem, result, packings)
+        result = replace(result, notes=(*result.notes, *_unused_abilities(problem, bound)))
         seconds = time.monotonic() - started
         return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))
+
+
+def _unused_abilities(problem: Problem, bound: Bound) -> tuple[str, ...]:
+    """Where the bound reckons with switches that multicast or reduce, say what it is without: no kernel uses them."""
+    from acclc.solve.packing.through import without_abilities
+
+    plain, unit = without_abilities(problem), problem.topology.unit
+    if plain == problem or unit is None:
+        return ()
+    least = bound_of(plain).throughput.time_per_byte
+    if least == bound.throughput.time_per_byte:
+        return ()
+    rounds = least * unit
+    return (f"multicast and reduction in switches are not used yet; without them the bound is {rounds} rounds a chunk",)
 
 
 def _fallback(problem: Problem, report: Report) -> list[Schedule]:
@@ -79,6 +101,9 @@ def _merged(problem: Problem, bound: Bound, exact: Result, fallback: list[Schedu
     if not chosen:
         return replace(exact, status=Status.UNKNOWN, solutions=())
     met = rounds_per_chunk(chosen[-1]) == bound.rounds_per_chunk and chosen[0].steps == bound.latency.steps
+    if problem.goal.kind is GoalKind.BANDWIDTH and rounds_per_chunk(chosen[-1]) == bound.rounds_per_chunk:
+        exact = replace(exact, notes=())  # why a search ended says nothing where there is no better
+        met = True
     if exact.complete or chosen[-1].total_rounds == 0 or (met and len(chosen) == 1):
         status, complete = Status.OPTIMAL, True
     else:

@@ -13,9 +13,9 @@ from fractions import Fraction
 from math import ceil
 
 from acclc.bounds.loads import computes
-from acclc.bounds.step_bound import last_step, steps_lower_bound
+from acclc.bounds.step_bound import last_step, step_certificate
 from acclc.ir.problem import Problem
-from acclc.ir.result import Bound
+from acclc.ir.result import Bound, StepDual
 from acclc.ir.schedule import Schedule
 from acclc.solve import network as networks
 from acclc.solve.cpsat import Answer, Tactics
@@ -104,7 +104,8 @@ class Prober:
         self.network = networks.of_problem(self.problem)
         self._symmetries: Symmetries | None = None
         self._step_bounds: dict[int, Fraction] = {}
-        self._last_step = last_step(self.problem)
+        self.step_duals: dict[int, StepDual] = {}
+        self.last_step = last_step(self.problem)
         hint = self.problem.goal.hints.relays
         # switches that multicast or reduce can do more than the model lets them
         gpus = self.problem.topology.ranks
@@ -144,13 +145,16 @@ class Prober:
     def rate_in(self, steps: int) -> Fraction:
         """The least R/C of a schedule of at most so many steps, as far as a bound says."""
         if steps not in self._step_bounds:
-            self._step_bounds[steps] = max(self.rate, steps_lower_bound(self.problem, steps) or Fraction(0))
+            found = step_certificate(self.problem, steps)
+            self._step_bounds[steps] = self.rate if found is None else max(self.rate, found[0])
+            if found is not None and found[0] > self.rate:
+                self.step_duals[steps] = found[1]
         return self._step_bounds[steps]
 
     def least_rounds(self, chunks: int, steps: int, *, cheap: bool = False) -> int:
         """The least R at (C, S), as far as bounds say. ``cheap``: without the bound for these steps."""
         rate = self.rate if cheap else self.rate_in(steps)
-        return max(steps, ceil(rate * chunks), self._last_step.rounds(chunks))
+        return max(steps, ceil(rate * chunks), self.last_step.rounds(chunks))
 
     def excluded_by(self, chunks: int, steps: int, rounds: int) -> str | None:
         """Return why there is no schedule at a point: ``bound``, ``infeasible``, or None if that is not known."""
@@ -196,7 +200,7 @@ class Prober:
         for action in actions:
             answer = self._attempt(point, items, rounds, action, work * 0.2)
             if answer is Answer.UNKNOWN:
-                vectors = [v for v in round_vectors(steps, rounds) if self._last_step.allows(chunks, v)]
+                vectors = [v for v in round_vectors(steps, rounds) if self.last_step.allows(chunks, v)]
                 for vector, share in zip(vectors, VECTOR_SHARES, strict=False):
                     answer = self._attempt(point, items, vector, action, work * share)
                     if answer is Answer.FOUND:
@@ -218,7 +222,7 @@ class Prober:
         """
         chunks, steps, rounds = point
         end = self.ledger.remaining - work * VECTORS_SHARE
-        vectors = [v for v in likely_vectors(steps, rounds) if self._last_step.allows(chunks, v)]
+        vectors = [v for v in likely_vectors(steps, rounds) if self.last_step.allows(chunks, v)]
         part = self._variables(items, steps) / action.order * WORK_PER_VARIABLE
         tactics = Tactics.CLAUSES
         while vectors and not self.ledger.exhausted and end < self.ledger.remaining and part < work * GROWTH:

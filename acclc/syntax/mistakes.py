@@ -328,6 +328,8 @@ def _hint(situation: Situation) -> str | None:
         return "no comma stands between statements: the next one may follow directly"
     if situation.found in (":", "=") and last is not None and last.lower() in words.OPTION_WORDS:
         return f"the value follows directly: `{last} ...`"
+    if situation.found == "-" and "NUMBER" in situation.accepted and "MINUS" not in situation.accepted:
+        return "rates, latencies and sizes are never negative; a link that carries nothing is left out"
     if situation.kind == "WITH" and "AMONG" in situation.accepted:
         return "the options of a known collective follow directly: `all_gather on dgx1 { goal pareto }`"
     return None

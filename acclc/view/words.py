@@ -107,6 +107,7 @@ def exclusion_words(excluded: Excluded) -> str:
     """Why there is no schedule at this point."""
     reason = {
         "bound": "The lower bound forbids it.",
+        "step_bound": "A lower bound for this number of steps forbids it.",
         "infeasible": "Proven infeasible by exhaustive search, no symmetry imposed.",
     }.get(excluded.reason, excluded.reason)
     detail = excluded.detail.strip()

@@ -45,6 +45,8 @@ class Allocation:
     roots: tuple[int, ...]
     gather: tuple[int, ...] | None
     spread: tuple[int, ...] | None
+    exact_k: int = 0
+    """The least k at which the optimum was reached; nought where none was found."""
 
 
 def allocations(problem: Problem, kind: Family, target: Fraction, effort: Effort, most: int) -> Iterator[Allocation]:
@@ -69,10 +71,10 @@ def allocations(problem: Problem, kind: Family, target: Fraction, effort: Effort
             exact = found
             break
     if exact is not None:
-        yield exact
+        yield replace(exact, exact_k=exact.k)
     limited = _limited(program, optimum, most, effort)
     if limited is not None:
-        yield replace(limited, optimum=optimum)
+        yield replace(limited, optimum=optimum, exact_k=0 if exact is None else exact.k)
 
 
 def _rounded(program: RateProgram) -> Allocation | None:

@@ -17,24 +17,28 @@ def check_trees(scaled: Scaled, trees: Iterable[Tree]) -> None:
     """Raise AssertionError where trees do not carry k units of each shard within the capacities: our bug."""
     topology, units = scaled.task.topology, Counter[int]()
     trees = tuple(trees)
+    sound: set[Hop] = set()
+    """Trees share hops: the path of each is followed once."""
     for tree in trees:
-        _demand(tree.weight > 0, f"a tree of {tree.root} carries nothing")
+        if tree.weight <= 0:
+            raise AssertionError(f"a tree of {tree.root} carries nothing")
         units[tree.root] += tree.weight
         reached = {tree.root}
         for hop in tree.hops:
-            _demand(hop.parent in reached and hop.child not in reached, f"{hop} is no edge of an out-tree")
+            if hop.parent not in reached or hop.child in reached:
+                raise AssertionError(f"{hop} is no edge of an out-tree")
             reached.add(hop.child)
-            _check_path(scaled.task, hop)
-        _demand(len(reached) == len(topology.ranks), f"a tree of {tree.root} does not span")
+            if hop not in sound:
+                _check_path(scaled.task, hop)
+                sound.add(hop)
+        if len(reached) != len(topology.ranks):
+            raise AssertionError(f"a tree of {tree.root} does not span")
     for rank, weight in zip(topology.ranks, scaled.task.weights, strict=True):
-        _demand(units[rank] == weight * scaled.k, f"root {rank} has {units[rank]} units, not {weight * scaled.k}")
+        if units[rank] != weight * scaled.k:
+            raise AssertionError(f"root {rank} has {units[rank]} units, not {weight * scaled.k}")
     for link, load in link_units(trees).items():
-        _demand(load <= scaled.capacity[link], f"link {link} carries {load} units of {scaled.capacity[link]}")
-
-
-def _demand(holds: bool, message: str) -> None:
-    if not holds:
-        raise AssertionError(message)
+        if load > scaled.capacity[link]:
+            raise AssertionError(f"link {link} carries {load} units of {scaled.capacity[link]}")
 
 
 def _check_path(task: Task, hop: Hop) -> None:
@@ -42,8 +46,10 @@ def _check_path(task: Task, hop: Hop) -> None:
     at = [links[e].src for e in hop.path] + [links[hop.path[-1]].dst]
     chained = all(links[e].dst == end for e, end in zip(hop.path, at[1:], strict=True))
     inner = all(nodes[v].kind is not NodeKind.GPU for v in at[1:-1])
-    _demand(chained and inner and len(set(at)) == len(at), f"{hop} has no simple path through switches")
-    _demand(at[0] == int(hop.parent) and at[-1] == int(hop.child), f"the path of {hop} does not join its ends")
+    if not chained or not inner or len(set(at)) != len(at):
+        raise AssertionError(f"{hop} has no simple path through switches")
+    if at[0] != int(hop.parent) or at[-1] != int(hop.child):
+        raise AssertionError(f"the path of {hop} does not join its ends")
 
 
 def link_units(trees: Iterable[Tree]) -> Counter[LinkId]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -12,6 +12,7 @@ from acclc.ir.problem import Problem
 from acclc.solve.packing.allocation import Allocation
 from acclc.solve.packing.check import check_trees, task_seconds
 from acclc.solve.packing.flows import Effort, FlowGraph
+from acclc.solve.packing.levels import composed_trees
 from acclc.solve.packing.shallow import lowered
 from acclc.solve.packing.splitting import Scaled, logical_routes
 from acclc.solve.packing.task import Task, optimum, packable, reversed_topology
@@ -34,6 +35,8 @@ class Packing:
     trees: tuple[Tree, ...]
     optimum: Fraction
     achieved: Fraction
+    exact_k: int = 0
+    """The least k at which the optimum is reached."""
 
     @property
     def depth(self) -> int:
@@ -63,16 +66,25 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
     if packable(task.topology):
         return None
     best = optimum(task)
+    composed = composed_trees(task, best, lambda part: pack(part, effort))
+    if composed is not None:
+        packing = replace(_checked(*composed, best, max_trees, effort), exact_k=composed[0].k)
+        if max_trees is None or packing.most_trees() <= max_trees:
+            return packing
     exact = exact_scale(task, best)
     if exact.demand * (1 + len(exact.capacity)) < UNITS_LIMIT:
         packing = _packed(exact, best, max_trees, effort)
         if max_trees is None or packing.most_trees() <= max_trees:
-            return packing
-    return None if max_trees is None else _bounded(task, best, max_trees, effort)
+            return replace(packing, exact_k=exact.k)
+    bounded = None if max_trees is None else _bounded(task, best, max_trees, effort)
+    return None if bounded is None else replace(bounded, exact_k=exact.k)
 
 
 def _packed(scaled: Scaled, best: Fraction, max_trees: int | None, effort: Effort) -> Packing:
-    trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
+    return _checked(scaled, shallow_trees(scaled, logical_routes(scaled, effort), effort), best, max_trees, effort)
+
+
+def _checked(scaled: Scaled, trees: tuple[Tree, ...], best: Fraction, max_trees: int | None, effort: Effort) -> Packing:
     trees = lowered(scaled, trees, max_trees, effort)
     check_trees(scaled, trees)
     return Packing(scaled.task, scaled.k, trees, best, task_seconds(scaled.task, scaled.k, trees))
@@ -98,7 +110,7 @@ def pack_allocated(
         trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
         check_trees(scaled, trees)
         time = task_seconds(scaled.task, k, trees)
-        pair.append(Packing(scaled.task, k, trees, time, time))
+        pair.append(Packing(scaled.task, k, trees, time, time, allocation.exact_k))
     return pair[0], pair[1]
 
 

@@ -9,6 +9,7 @@ others) is tried as a whole first: it takes one round of questions, and makes sh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from acclc.ir.problem import LinkId, NodeKind, Rank
@@ -100,14 +101,50 @@ class _Splitter:
     def _circulant(self, switch: int, into: list[tuple[int, int]], out: list[tuple[int, int]]) -> bool:
         if into != out or len({c for _, c in into}) != 1 or len(into) < 2:
             return False
-        ports = [u for u, _ in into]
-        each, rest = divmod(into[0][1], len(ports) - 1)
-        plan = [
-            (ports[i], ports[(i + turn) % len(ports)], each + (turn <= rest))
-            for turn in range(1, len(ports))
-            for i in range(len(ports))
-            if each + (turn <= rest)
-        ]
+        return any(self._spread(switch, circle, into[0][1]) for circle in self._circles([u for u, _ in into], switch))
+
+    def _circles(self, ports: list[int], switch: int) -> Iterator[list[list[int]]]:
+        """Yield ways to group the ports, to spread what each brings over the others of its group.
+
+        First one port of each box (what hangs together without the switch) a group: few strong edges make few
+        trees. Then all ports as one group.
+        """
+        boxes = self._boxes(ports, switch)
+        if len(boxes) > 1 and len(boxes[0]) > 1 and len({len(box) for box in boxes}) == 1:
+            yield [list(group) for group in zip(*boxes, strict=True)]
+        yield [ports]
+
+    def _boxes(self, ports: list[int], switch: int) -> list[list[int]]:
+        """Group ports by what is joined without the switch."""
+        near: dict[int, list[int]] = {}
+        for u, v, _ in self._graph.arcs():
+            if switch not in (u, v) and u != self._source:
+                near.setdefault(u, []).append(v)
+                near.setdefault(v, []).append(u)
+        box_of: dict[int, int] = {}
+        for port in ports:
+            stack = [] if port in box_of else [port]
+            while stack:
+                node = stack.pop()
+                if node not in box_of:
+                    box_of[node] = port
+                    stack += near.get(node, [])
+        boxes: dict[int, list[int]] = {}
+        for port in ports:
+            boxes.setdefault(box_of[port], []).append(port)
+        return list(boxes.values())
+
+    def _spread(self, switch: int, circles: list[list[int]], capacity: int) -> bool:
+        """Spread every port's capacity evenly over the others of its circle, if no rank objects."""
+        plan: list[tuple[int, int, int]] = []
+        for ports in circles:
+            each, rest = divmod(capacity, len(ports) - 1)
+            plan += [
+                (ports[i], ports[(i + turn) % len(ports)], each + (turn <= rest))
+                for turn in range(1, len(ports))
+                for i in range(len(ports))
+                if each + (turn <= rest)
+            ]
         for u, t, amount in plan:
             self._move(switch, u, t, amount)
         if self._objection() is None:

@@ -112,7 +112,9 @@ class _Packer:
         self._place = {rank: place for place, rank in enumerate(order)}
         self._graph = FlowGraph(effort)
         self._source = len(self._ranks)
-        self._next = self._source + 1
+        self._supplies = 0
+        self._spare: list[int] = []
+        """Supply nodes whose trees are complete."""
         self._unlimited = 2 * scaled.demand
         self._total = scaled.demand
         """Units of all trees that are not complete."""
@@ -148,8 +150,12 @@ class _Packer:
         inside = sum(1 << r for r in tree.reached)
         missing = set(self._ranks) - set(tree.reached)
         for x in tree.reached:  # grows meanwhile
-            for y in sorted(self._heads[x], key=lambda y: (-self._graph.get(x, y), self._place[y])):
-                if y not in missing or self._is_tight(x, y, inside):
+            open_heads = [y for y in self._heads[x] if y in missing]
+            barred: int | None = None
+            for y in sorted(open_heads, key=lambda y: (-self._graph.get(x, y), self._place[y])):
+                if barred is None:
+                    barred = self._barred(x, inside)
+                if barred >> y & 1:
                     continue
                 units, slack = self._allowed(tree, x, y)
                 if units:
@@ -157,6 +163,7 @@ class _Packer:
                     units = min(units, self._paths[x, y][path])
                 if slack == units < tree.weight:
                     self._note_tight()
+                    barred = None
                 if not units:
                     continue
                 if units < tree.weight:
@@ -167,6 +174,7 @@ class _Packer:
                 tree.hops.append(Hop(x, y, path))
                 missing.discard(y)
                 inside |= 1 << y
+                barred = None
         if missing:
             raise AssertionError("Edmonds' condition was broken: a tree cannot be completed")
         self._total -= tree.weight
@@ -181,6 +189,7 @@ class _Packer:
             self._graph.set(self._source, tree.supply, 0)
             for rank in tree.reached:
                 self._graph.set(tree.supply, rank, 0)
+            self._spare.append(tree.supply)
 
     def _leave(self, tree: _Growing, units: int) -> _Growing:
         """Let so many units of the tree, as it is, wait for their turn."""
@@ -189,7 +198,10 @@ class _Packer:
             self._base[tree.root] += units
             self._graph.set(self._source, tree.root, self._base[tree.root])
             return left
-        left.supply, self._next = self._next, self._next + 1
+        if not self._spare:
+            self._supplies += 1
+            self._spare.append(self._source + self._supplies)
+        left.supply = self._spare.pop()
         self._graph.set(self._source, left.supply, units)
         for rank in tree.reached:
             self._graph.set(left.supply, rank, self._unlimited)
@@ -211,9 +223,13 @@ class _Packer:
         """Remember the least cut of the flow just computed: once its slack is used, nothing more may enter it."""
         self._tight[sum(1 << v for v in self._graph.sink_side() if v < self._source)] = None
 
-    def _is_tight(self, x: Rank, y: Rank, inside: int) -> bool:
-        """Whether a tight set that the tree has reached forbids the edge."""
-        return any(s >> y & 1 and not s >> x & 1 and s & inside for s in self._tight)
+    def _barred(self, x: Rank, inside: int) -> int:
+        """Return the ranks in tight sets without x that the tree has reached: no edge from x may go there."""
+        barred = 0
+        for tight in self._tight:
+            if tight & inside and not tight >> x & 1:
+                barred |= tight
+        return barred
 
     def _path(self, x: Rank, y: Rank, units: int) -> Path:
         """Choose the physical path: the tightest that carries all units, else the widest."""

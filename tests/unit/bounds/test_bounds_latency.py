@@ -50,3 +50,9 @@ def test_hosts_and_nics_lie_within_a_step() -> None:
     nodes = (*machine.nodes[:2], Node(NodeId(2), "h", NodeKind.HOST), Node(NodeId(3), "n", NodeKind.NIC))
     found = bound(custom(Topology("t", nodes, machine.links), [shard(0, [0], [1])])).latency
     assert (found.steps, found.seconds) == (1, Fraction(3, 10**6))
+
+
+def test_steps_count_where_links_take_no_time_and_the_target_contributes() -> None:
+    machine = topology(2, [(0, 1, 1, 1), (1, 0, 1, 1)])
+    found = bound(custom(machine, [shard(0, [0, 1], [0], reduced=True)])).latency
+    assert (found.steps, found.steps_certificate) == (1, LongestPath(1, 0, (1,)))

@@ -7,11 +7,21 @@ from hand_built import custom, dgx1, mi250, problem_of, ring, shard, star, topol
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acclc.bounds.step_bound import last_step, steps_lower_bound
-from acclc.ir.problem import Collective
+from acclc.bounds.step_bound import VARIABLE_LIMIT, last_step, step_certificate
+from acclc.ir.problem import Collective, Problem
 from acclc.simulate.baselines import schedules
+from acclc.verify.exclusions import proven_rate
 
 C = Collective
+
+
+def steps_lower_bound(problem: Problem, steps: int, size_limit: int = VARIABLE_LIMIT) -> Fraction | None:
+    """The bound, which verification finds in its certificate, too."""
+    found = step_certificate(problem, steps, size_limit)
+    if found is None:
+        return None
+    assert proven_rate(problem, found[1]) == found[0]
+    return found[0]
 
 
 @pytest.mark.parametrize("collective", [C.ALL_GATHER, C.REDUCE_SCATTER])

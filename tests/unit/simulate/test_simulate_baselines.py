@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from acclc.bounds import bound
 from acclc.ir.problem import Collective, Problem, Topology
 from acclc.simulate import Baseline, baselines, shard_bytes
+from acclc.simulate.baselines import TRANSFER_LIMIT, fewest_transfers, schedules
 from acclc.simulate.rings import find_rings
 from acclc.simulate.routes import Routes
 from acclc.verify.certificate import check_certificate
@@ -148,3 +149,19 @@ def test_a_long_schedule_keeps_exact_times_short() -> None:
     (direct,) = baselines(problem, 1_000_003)
     assert all(t.arrived.denominator < 10**40 for t in direct.timeline.transfers)
     assert max(u.busy for u in direct.timeline.links) > Fraction(1, 2)
+
+
+@pytest.mark.parametrize("collective", list(Collective)[:8])
+def test_no_baseline_has_fewer_transfers_than_are_counted_before(collective: Collective) -> None:
+    """So what is left out unseen, for having too many, does have too many."""
+    for machine in (dgx1(), switched(1, 10), ring(4)):
+        problem = problem_of(machine, collective)
+        found = list(schedules(problem, 1 << 20))
+        assert found
+        assert all(len(s.transfers) >= fewest_transfers(problem) for s in found)
+
+
+def test_too_large_baselines_are_left_out_before_they_are_made() -> None:
+    problem = problem_of(star([1] * 150), Collective.ALL_GATHER)
+    assert fewest_transfers(problem) == 150 * 149 > TRANSFER_LIMIT
+    assert baselines(problem, 1) == ()

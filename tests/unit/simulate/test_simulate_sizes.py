@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acclc.ir.problem import Collective, Demand, LinkId, Problem, Rank
 from acclc.ir.schedule import OWN, Chunk, ChunkId, Schedule, Transfer, TransferId, equal_chunks
-from acclc.simulate import shard_bytes, size_bytes, size_factor, size_ranges, step_time
+from acclc.simulate import line_ranges, shard_bytes, size_bytes, size_factor, step_time
 from acclc.simulate.baselines import schedules
 
 C = Collective
@@ -95,7 +95,7 @@ def test_ranges_tile_all_sizes_and_choose_the_fastest(kinds: list[tuple[int, int
     made = [chain(steps, Fraction(1, parts)) for steps, parts in kinds]
     problem = made[0][0]
     plans = [s for _, s in made]
-    ranges = size_ranges(problem, plans)
+    ranges = line_ranges(problem, plans)
     held = sorted((r for r in ranges if r is not None), key=lambda r: r[0])
     assert held[0][0] == 0
     assert held[-1][1] is None
@@ -111,7 +111,7 @@ def test_ranges_tile_all_sizes_and_choose_the_fastest(kinds: list[tuple[int, int
 
 def test_a_dominated_schedule_has_no_range() -> None:
     made = [chain(1, Fraction(1)), chain(2, Fraction(1, 8)), chain(3, Fraction(1, 2))]
-    ranges = size_ranges(made[0][0], [s for _, s in made])
+    ranges = line_ranges(made[0][0], [s for _, s in made])
     assert ranges[2] is None
     # 1 us + b/1e9 against 2 us + b/4e9: equal at 4000/3 bytes
     assert ranges[:2] == ((0, 1334), (1334, None))
@@ -119,7 +119,7 @@ def test_a_dominated_schedule_has_no_range() -> None:
 
 def test_of_equal_schedules_the_first_is_chosen() -> None:
     problem, plan = chain(2, Fraction(1))
-    assert size_ranges(problem, [plan, plan]) == ((0, None), None)
+    assert line_ranges(problem, [plan, plan]) == ((0, None), None)
 
 
 def test_ranges_are_in_bytes_of_s() -> None:
@@ -129,7 +129,7 @@ def test_ranges_are_in_bytes_of_s() -> None:
     one = Schedule(equal_chunks(shards, 1), (_move(0, 0),), (), (1,), "a")
     two = Schedule(equal_chunks(shards, 4), (_move(0, 0), _move(1, 1)), (), (1, 1), "b")
     # link 0 has two lanes: 1 us + b/50e9 and 2 us + 2 (b/4)/50e9 are equal at b = 100000, S = 800000
-    assert size_ranges(problem, [one, two]) == ((0, 800001), (800001, None))
+    assert line_ranges(problem, [one, two]) == ((0, 800001), (800001, None))
 
 
 def _move(number: int, step: int) -> Transfer:

@@ -11,12 +11,14 @@ from packing_cases import a100, mi250, random_machine
 from solve_cases import custom, dgx1, hypercube, line, problem, ring, star
 
 from acclc.bounds import bound
+from acclc.bounds.families import Family
 from acclc.ir.problem import Goal, GoalKind, Hints, Rank
 from acclc.ir.result import Status
 from acclc.lower import lower_kernel, lower_program
 from acclc.solve.cpsat import Answer
 from acclc.solve.model import Reply
 from acclc.solve.packing import packed_schedule
+from acclc.solve.packing.task import optimum, tasks
 from acclc.solve.pipelined import packings_of
 from acclc.solve.portfolio import solve
 from acclc.solve.protocol import Budget, Deadline, silent
@@ -90,7 +92,7 @@ def test_random_machines(seed, gpus, switches, collective):
     facts = verified(task, packed.schedule)
     least = bound(task).throughput.time_per_byte
     if collective == "all_reduce":
-        both_ways = sum((p.optimum for p in packed.packings), Fraction(0)) / gpus
+        both_ways = sum((optimum(part) for part in tasks(task, Family.BOTH)), Fraction(0)) / gpus
         assert least <= facts.time_per_shard_byte <= both_ways
     else:
         assert facts.time_per_shard_byte == least
@@ -153,10 +155,10 @@ def test_the_portfolio_adds_what_is_strictly_better():
 
 
 def test_a_shallow_packing_stands_beside_the_best():
-    """Of two boxes one tree a shard costs a tenth and has half the levels."""
+    """Of two boxes one tree a shard costs a tenth and has two thirds of the levels."""
     task = problem(mi250(2), "all_gather", goal=Goal())
     simple, best = (p.schedule for p in packings_of(task, bound(task), [], Budget(), silent))
-    assert simple.steps <= best.steps / 2
+    assert 3 * simple.steps <= 2 * best.steps
     facts = [check_schedule(task, s).facts for s in (simple, best)]
     assert facts[1].rounds_per_chunk == Fraction(15, 83) == bound(task).rounds_per_chunk
     assert 1 < facts[0].rounds_per_chunk / facts[1].rounds_per_chunk < Fraction(9, 8)

@@ -65,7 +65,7 @@ def test_dgx1_all_gather_frontier(seed):
 
 def test_the_same_by_search_alone(monkeypatch):
     """Without the bound for given steps CP-SAT has to exclude what is below (2, 2, 3)."""
-    monkeypatch.setattr("acclc.solve.prober.steps_lower_bound", lambda problem, steps: None)
+    monkeypatch.setattr("acclc.solve.prober.step_certificate", lambda problem, steps: None)
     result, points = solved(problem(dgx1(), "all_gather"))
     assert points == [(2, 2, 3), (6, 3, 7)]
     assert result.complete
@@ -80,7 +80,7 @@ def test_the_same_by_search_alone(monkeypatch):
 @pytest.mark.parametrize("bounds", [True, False])
 def test_points_that_dgx1_does_not_have(point, bounds, monkeypatch):
     if not bounds:
-        monkeypatch.setattr("acclc.solve.prober.steps_lower_bound", lambda problem, steps: None)
+        monkeypatch.setattr("acclc.solve.prober.step_certificate", lambda problem, steps: None)
     result, points = solved(problem(dgx1(), "all_gather", goal=at(*point)))
     assert result.status is Status.INFEASIBLE
     assert points == []

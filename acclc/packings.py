@@ -1,0 +1,79 @@
+"""What reports say of a pipelined packing of trees: its size, its loss, and from which size on it is the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+from acclc.artefact import CompiledCollective, Variant
+from acclc.simulate import simulated
+
+
+@dataclass(frozen=True, slots=True)
+class PackingFacts:
+    """Facts of one pipelined variant, all read off its schedule and the bound."""
+
+    k: int
+    """Units that a shard is cut into: every tree carries some of them."""
+    trees: int
+    depth: int
+    """Levels of transfers; of a reduction that all need, up and down together."""
+    loss: Fraction
+    """How much longer than the bound it takes for large messages; nought is optimal."""
+    min_bytes: int | None
+    """The size from which on it is the best; None: nowhere."""
+    instead_of: str | None
+    """The variant that is the best for the smallest messages; None if it is this one or there is no other."""
+    simulated: bool
+    """Whether sizes were chosen by event simulation, or by the closed form."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of ``--json``."""
+        return {
+            "k": self.k,
+            "trees": self.trees,
+            "depth": self.depth,
+            "loss": str(self.loss),
+            "min_bytes": self.min_bytes,
+            "instead_of": self.instead_of,
+            "chosen_by": "simulation" if self.simulated else "closed form",
+        }
+
+
+def packing_facts(compiled: CompiledCollective, variant: Variant) -> PackingFacts | None:
+    """Return the facts of a packing; None for a schedule in steps."""
+    schedule, least = variant.schedule, compiled.proof.bound.throughput.time_per_byte
+    if not schedule.pipelined:
+        return None
+    first = next((v for v in compiled.variants if v.min_bytes == 0), None)
+    return PackingFacts(
+        k=lcm(*(c.end.denominator for c in schedule.chunks)),
+        trees=len(schedule.chunks),
+        depth=schedule.steps,
+        loss=variant.time_per_byte / least - 1 if least else Fraction(0),
+        min_bytes=variant.min_bytes,
+        instead_of=None if first is None or first.id == variant.id else first.id,
+        simulated=simulated(compiled.problem, [v.schedule for v in compiled.variants]),
+    )
+
+
+def packing_words(compiled: CompiledCollective) -> list[str]:
+    """A sentence for each packing of a collective."""
+    found = ((v, packing_facts(compiled, v)) for v in compiled.variants)
+    return [_words(v, facts) for v, facts in found if facts is not None]
+
+
+def _words(variant: Variant, facts: PackingFacts) -> str:
+    from acclc.summary import size_words
+
+    trees = f"{facts.trees} tree{'' if facts.trees == 1 else 's'}"
+    text = f"{variant.id}: pipelined packing of {trees}, k = {facts.k}, depth {facts.depth}, "
+    text += "at the bound" if facts.loss == 0 else f"{float(100 * facts.loss):.3g} % above the bound"
+    how = "by simulation" if facts.simulated else "by the closed form (too large to simulate)"
+    if facts.min_bytes is None:
+        return f"{text}; the best for no size, {how}"
+    if facts.instead_of is None:
+        return text
+    return f"{text}; the best from {size_words(facts.min_bytes)} on, for the smallest {facts.instead_of} is, {how}"
