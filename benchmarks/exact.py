@@ -129,6 +129,15 @@ CASES = (
     ),
     Case("dgx1 without 0-2 all_gather", "all_gather on dgx1 without g[0] <-> g[2]", ((5, 3, 7),), 10),
     Case("dgx1 without 2-6 all_gather", "all_gather on dgx1 without g[2] <-> g[6]", ((4, 4, 7),), 10),
+    *(
+        Case(
+            f"mi250 all_gather {chunks, steps, rounds}",
+            f"import mi250\nall_gather on mi250 {{ goal chunks {chunks}, steps {steps}, rounds {rounds} }}",
+            ((chunks, steps, rounds),),
+            60,
+        )
+        for chunks, steps, rounds in ((1, 5, 5), (2, 5, 6), (3, 6, 8), (4, 6, 10), (7, 8, 17))
+    ),
     Case(
         "mi250 all_gather", "import mi250\nall_gather on mi250 { goal pareto, within 60 s }", ((2, 5, 6),), quick=False
     ),

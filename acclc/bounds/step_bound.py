@@ -269,27 +269,36 @@ def _flatten(rows: _Duals) -> tuple[list[tuple[int, Any]], _Shape]:
 
 @dataclass(frozen=True, slots=True)
 class LastStep:
-    """What the last step alone says of R: for rank sets T, (load, lanes, |T|), each kind of set once.
+    """What the last step alone says of R: for rank sets T, (load, lanes, |T|, last), each kind of set once.
 
     What first enters T in the last step cannot be passed on inside T, so it enters |T| times. If T lacks ``load``
     shards that all of it needs, and ``lanes`` enter it, then with r >= 1 rounds in the last step
-    R >= C load / lanes + r (1 - 1/|T|). Reduced shards: what leaves T in the first step, by symmetry.
+    R >= C load / lanes + r (1 - 1/|T|). Reduced shards: what leaves T in the first step, by symmetry (``last``
+    is false).
     """
 
-    terms: tuple[tuple[int, int, int], ...]
+    terms: tuple[tuple[int, int, int, bool], ...]
     sets: tuple[tuple[NodeId, ...], ...] = ()
     """For each term the nodes T."""
 
     def rounds(self, chunks: int) -> int:
         """Return the least R of any schedule of C = ``chunks``, whatever its steps; 0 where nothing is said."""
-        return max(
-            (ceil(Fraction(chunks * n, lanes) + 1 - Fraction(1, size)) for n, lanes, size in self.terms), default=0
-        )
+        return max((ceil(_least(chunks, 1, term)) for term in self.terms), default=0)
+
+    def allows(self, chunks: int, rounds: Sequence[int]) -> bool:
+        """Whether a schedule of C = ``chunks`` may have these rounds in its steps, as far as this says."""
+        total = sum(rounds)
+        return all(total >= _least(chunks, rounds[-1 if term[3] else 0], term) for term in self.terms)
 
     def strongest(self, chunks: int) -> tuple[NodeId, ...]:
         """Return the set T that says most at C = ``chunks``; there must be a term."""
         least = self.rounds(chunks)
         return next(t for x, t in zip(self.terms, self.sets, strict=True) if LastStep((x,)).rounds(chunks) == least)
+
+
+def _least(chunks: int, rounds: int, term: tuple[int, int, int, bool]) -> Fraction:
+    load, lanes, size, _ = term
+    return Fraction(chunks * load, lanes) + rounds * (1 - Fraction(1, size))
 
 
 def last_step(problem: Problem) -> LastStep:
@@ -307,7 +316,7 @@ def last_step(problem: Problem) -> LastStep:
         ports[e.dst].append((e.src, lanes, True))
         ports[e.src].append((e.dst, lanes, False))
     shards = [(s.reduced, frozenset(s.sources), frozenset(s.targets)) for s in problem.shards]
-    terms: dict[tuple[int, int, int], tuple[NodeId, ...]] = {}
+    terms: dict[tuple[int, int, int, bool], tuple[NodeId, ...]] = {}
     for nodes in _rank_sets(problem):
         ranks = {v for v in nodes if topology.nodes[v].kind is NodeKind.GPU}
         crossing = [(lanes, inward) for v in nodes for other, lanes, inward in ports[v] if other not in nodes]
@@ -316,7 +325,7 @@ def last_step(problem: Problem) -> LastStep:
         for load, inward in ((wanted, True), (given, False)):
             total = sum(lanes for lanes, direction in crossing if direction is inward)
             if load and total:
-                terms.setdefault((load, total, len(ranks)), tuple(NodeId(v) for v in sorted(nodes)))
+                terms.setdefault((load, total, len(ranks), inward), tuple(NodeId(v) for v in sorted(nodes)))
     return LastStep(tuple(terms), tuple(terms.values()))
 
 

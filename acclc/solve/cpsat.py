@@ -18,6 +18,23 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Tactics(StrEnum):
+    """How one worker searches; several workers share the solver's own mixture."""
+
+    MIXED = "mixed"
+    """Many strategies in turn: slower on easy models, seldom stuck."""
+    CLAUSES = "clauses"
+    """No linear relaxations, which say little of steps with given rounds: two to five times faster without."""
+    JUMPS = "jumps"
+    """The same, in turn with feasibility jump: it finds what is nearly full, where clauses get lost."""
+    RELAXATIONS = "relaxations"
+    """All linear relaxations: for rows that have to be filled to the brim."""
+
+
+SAMPLERS = ("fs_random", "fs_random_no_lp", "fs_random_quick_restart", "fs_random_quick_restart_no_lp")
+"""Random restarts of the solver, left out where feasibility jump is to have its time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """An answer, the solver that can read variables (when found), and the deterministic time it took."""
@@ -29,8 +46,8 @@ class Run:
     """The wall clock, not the counted work, ended it."""
 
 
-def run(model: Any, *, work: float, deadline: Deadline, seed: int, workers: int, mixed: bool) -> Run:
-    """Solve a model within ``work`` deterministic units and the deadline. ``mixed``: by several strategies in turn.
+def run(model: Any, *, work: float, deadline: Deadline, seed: int, workers: int, tactics: Tactics) -> Run:
+    """Solve a model within ``work`` deterministic units and the deadline.
 
     The search runs in a thread of its own: the caller's thread then receives KeyboardInterrupt at once, stops the
     search, and raises it again.
@@ -43,10 +60,7 @@ def run(model: Any, *, work: float, deadline: Deadline, seed: int, workers: int,
     parameters.random_seed = seed
     parameters.max_deterministic_time = work
     parameters.catch_sigint_signal = False
-    if mixed and workers == 1:
-        parameters.interleave_search = True  # several strategies in turn: slower on easy models, seldom stuck
-    else:
-        parameters.linearization_level = 0  # these models' linear relaxations say little: 2 to 5 times faster without
+    _choose(parameters, tactics, workers)
     remaining = deadline.remaining()
     if remaining is not None:
         if remaining == 0.0:
@@ -80,3 +94,15 @@ def run(model: Any, *, work: float, deadline: Deadline, seed: int, workers: int,
     if status == cp_model.MODEL_INVALID:
         raise AssertionError(f"invalid CP-SAT model: {model.validate()}")
     return Run(Answer.UNKNOWN, solver, spent, deadline.expired)
+
+
+def _choose(parameters: Any, tactics: Tactics, workers: int) -> None:
+    if tactics is Tactics.RELAXATIONS:
+        parameters.linearization_level = 2
+    elif tactics is Tactics.CLAUSES or workers > 1:
+        parameters.linearization_level = 0
+    else:
+        parameters.interleave_search = True
+        if tactics is Tactics.JUMPS:
+            parameters.subsolvers.append("no_lp")
+            parameters.ignore_subsolvers.extend(SAMPLERS)

@@ -14,9 +14,13 @@ from acclc.solve.cpsat import Answer
 from acclc.solve.exclusions import with_exclusions
 from acclc.solve.frontier import bound_of, non_dominated
 from acclc.solve.items import needs_meeting
-from acclc.solve.prober import Ledger, Prober
+from acclc.solve.prober import Ledger, Point, Prober
 from acclc.solve.protocol import Budget, Report
 from acclc.solve.search import Findings, Interrupted, Range, detail, frontier
+
+INTERRUPTED = "interrupted: the best so far is kept"
+ALONE = 4
+"""A point of which everything is given is the only question there is: by default it gets so many times the work."""
 
 
 class Exact:
@@ -47,10 +51,10 @@ def search(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget
         findings = _search(prober, known)
     except Interrupted as e:
         findings = e.findings
-        notes.append("interrupted: the best so far is kept")
+        notes.append(INTERRUPTED)
     except KeyboardInterrupt:
         findings = Findings(list(prober.schedules.values()), complete=False)
-        notes.append("interrupted: the best so far is kept")
+        notes.append(INTERRUPTED)
     if ledger.clock_cut:
         findings.complete = False
         notes.append("the deadline cut the search")
@@ -61,7 +65,7 @@ def search(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget
     if problem.goal.hints.relays is not None:
         notes.append("the hint on relays narrows the search: nothing is excluded by search")
     found = non_dominated(limits.admitted(problem, findings.schedules))
-    reproducible = not ledger.clock_cut and budget.workers == 1 and not any("interrupted" in n for n in notes)
+    reproducible = not ledger.clock_cut and budget.workers == 1 and INTERRUPTED not in notes
     excluded, exclusions = with_exclusions(prober, findings.excluded)
     return Result(
         _status(problem, findings, found, known),
@@ -124,22 +128,29 @@ def _point(prober: Prober, rounds: int) -> Findings:
     """R is given: C and S are given or looked for, the fewest steps and then the most chunks first."""
     goal = prober.problem.goal
     findings = Findings()
+    alone = goal.chunks is not None and goal.steps is not None
+    if alone and prober.ledger.budget.by_default:
+        prober.ledger.remaining *= ALONE
     first = max(1, prober.bound.latency.steps)
     most = limits.CHUNKS if prober.rate == 0 else floor(Fraction(rounds) / prober.rate)
     choices = (goal.chunks,) if goal.chunks is not None else tuple(range(max(1, most), 0, -1))
     for steps in (goal.steps,) if goal.steps is not None else range(first, rounds + 1):
         for chunks in choices:
-            reason = prober.excluded_by(chunks, steps, rounds)
-            if reason is None:
-                share = 1.0 if len(choices) == 1 and goal.steps is not None else 0.3
-                answer = prober.probe(chunks, steps, rounds, prober.ledger.remaining * share)
+            if prober.excluded_by(chunks, steps, rounds) is None:
+                work = prober.ledger.remaining * (1.0 if alone else 0.3)
+                answer = prober.probe(chunks, steps, rounds, work, alone=alone)
                 if answer is Answer.FOUND:
                     findings.schedules.append(prober.schedules[chunks, steps, rounds])
+                    _exclude(prober, findings, (chunks, steps, rounds - 1))
                     return findings
-                reason = prober.excluded_by(chunks, steps, rounds)
-            if reason is None:
-                findings.complete = False
-            else:
-                words = detail(prober, reason, chunks, steps)
-                findings.excluded.append(Excluded(chunks, steps, rounds, reason, words))
+            findings.complete &= _exclude(prober, findings, (chunks, steps, rounds))
     return findings
+
+
+def _exclude(prober: Prober, findings: Findings, point: Point) -> bool:
+    """Put a point on the list of those that have no schedule; return whether that is known."""
+    chunks, steps, rounds = point
+    reason = prober.excluded_by(chunks, steps, rounds) if rounds else None
+    if reason is not None:
+        findings.excluded.append(Excluded(chunks, steps, rounds, reason, detail(prober, reason, chunks, steps)))
+    return reason is not None

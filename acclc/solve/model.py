@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from acclc.ir.problem import Rank
-from acclc.solve.cpsat import Answer, run
+from acclc.solve.cpsat import Answer, Tactics, run
 from acclc.solve.items import Item, Kind, Moves
 from acclc.solve.network import Edge, Network
 from acclc.solve.protocol import Deadline
@@ -29,13 +29,20 @@ WORK_PER_VARIABLE = 6e-6
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Do ``items`` fit into ``steps`` steps? ``rounds``: their total, or the rounds of each step."""
+    """Do ``items`` fit into ``steps`` steps? ``rounds``: their total, or the rounds of each step.
+
+    ``pooled``: a row of capacity c carries at most c * rounds in all steps together. Steps then are no moments, only
+    hops from where an item starts: what is asked for is trees of that depth (a pipeline). ``tactics``: how to search;
+    by default as the kind of question asks.
+    """
 
     network: Network
     items: tuple[Item, ...]
     steps: int
     rounds: int | tuple[int, ...]
     action: Action | None = None
+    pooled: bool = False
+    tactics: Tactics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,10 @@ class _Task:
     delay: int = 0
 
 
+_Variables = dict[tuple[Rank, int], list[Any]]
+"""Variables by rank and step of search."""
+
+
 class _Builder:
     """Builds the model of one question."""
 
@@ -113,6 +124,8 @@ class _Builder:
         rounds, steps = self.question.rounds, self.steps
         if isinstance(rounds, tuple):
             return list(rounds)
+        if self.question.pooled:
+            return [rounds]
         if rounds < steps:
             self.possible = False
             return [1] * steps
@@ -159,16 +172,17 @@ class _Builder:
         self.variables += 1
         action = self.question.action
         rows = edge.rows if action is None else action.loads(edge)
+        period = 0 if self.question.pooled else step
         for row, times in rows:
-            self.load.setdefault((row, step), []).append((variable, times))
+            self.load.setdefault((row, period), []).append((variable, times))
 
     def _add_capacities(self) -> None:
         from ortools.sat.python import cp_model
 
-        for (row, step), terms in sorted(self.load.items(), key=lambda kv: kv[0]):
+        for (row, period), terms in sorted(self.load.items(), key=lambda kv: kv[0]):
             capacity = self.network.capacity[row]
             total = cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [k for _, k in terms])
-            self.model.add(total <= capacity * self.rounds[step])
+            self.model.add(total <= capacity * self.rounds[period])
 
     def _reach(self, task: _Task) -> tuple[dict[Rank, int], dict[Rank, int]]:
         """Earliest step before which each rank can hold it; steps from each rank to the nearest target."""
@@ -193,7 +207,10 @@ class _Builder:
             start = since[near]
             if near in task.sources:
                 start = task.delay
-            result += [(edge, near, far, s) for s in range(start, self.steps - onward[far])]
+            end = self.steps - onward[far]
+            if self.question.pooled and near in task.sources:
+                end = min(end, start + 1)
+            result += [(edge, near, far, s) for s in range(start, end)]
         return result
 
     def _real(self, task: _Task, s: int) -> int:
@@ -205,8 +222,8 @@ class _Builder:
         if not self.possible:
             return tree
         model = self.model
-        entering: dict[tuple[Rank, int], list[Any]] = {}
-        leaving: dict[tuple[Rank, int], list[Any]] = {}
+        entering: _Variables = {}
+        leaving: _Variables = {}
         for edge, near, far, s in usable:
             x = model.new_bool_var("")
             tree.x[edge.id, self._real(task, s)] = x
@@ -217,24 +234,52 @@ class _Builder:
         for rank in self.network.ranks:
             if rank in task.sources:
                 continue
-            held: Any = 0
-            for s in range(self.steps):
-                for x in leaving.get((rank, s), ()):
-                    if isinstance(held, int):
-                        model.add(x == 0)
-                    else:
-                        model.add_implication(x, held)
-                arrivals = entering.get((rank, s), [])
-                if arrivals:
-                    later = model.new_bool_var("")
-                    model.add(sum(arrivals) + held == later)
-                    held = later
-            if rank in task.targets:
-                if isinstance(held, int):
-                    self.possible = False
-                else:
-                    model.add(held == 1)
+            if self.question.pooled:
+                self._pass_on(rank, rank in task.targets, entering, leaving)
+            else:
+                self._hold(rank, rank in task.targets, entering, leaving)
         return tree
+
+    def _hold(self, rank: Rank, needed: bool, entering: _Variables, leaving: _Variables) -> None:
+        """What arrives at a rank stays there; it may send it on in any later step."""
+        model = self.model
+        held: Any = 0
+        for s in range(self.steps):
+            for x in leaving.get((rank, s), ()):
+                if isinstance(held, int):
+                    model.add(x == 0)
+                else:
+                    model.add_implication(x, held)
+            arrivals = entering.get((rank, s), [])
+            if arrivals:
+                later = model.new_bool_var("")
+                model.add(sum(arrivals) + held == later)
+                held = later
+        if needed:
+            if isinstance(held, int):
+                self.possible = False
+            else:
+                model.add(held == 1)
+
+    def _pass_on(self, rank: Rank, needed: bool, entering: _Variables, leaving: _Variables) -> None:
+        """A rank is at one level of the tree, and sends on at the next one."""
+        model = self.model
+        levels: list[Any] = []
+        for s in range(self.steps):
+            arrivals, onward = entering.get((rank, s), []), leaving.get((rank, s + 1), [])
+            if not arrivals:
+                for x in onward:
+                    model.add(x == 0)
+                continue
+            level = model.new_bool_var("")
+            model.add(sum(arrivals) == level)
+            for x in onward:
+                model.add_implication(x, level)
+            levels.append(level)
+        if needed:
+            model.add_exactly_one(levels)
+        else:
+            model.add_at_most_one(levels)
 
     def _add_flow(self, flow: _Flow) -> None:
         demand: dict[Rank, int] = {}
@@ -247,8 +292,8 @@ class _Builder:
         if not self.possible:
             return
         model = self.model
-        entering: dict[tuple[Rank, int], list[Any]] = {}
-        leaving: dict[tuple[Rank, int], list[Any]] = {}
+        entering: _Variables = {}
+        leaving: _Variables = {}
         for edge, near, far, s in usable:
             f = model.new_int_var(0, total, "")
             flow.f[edge.id, self._real(task, s)] = f
@@ -290,8 +335,8 @@ def ask(question: Question, *, work: float, deadline: Deadline, seed: int = 0, w
     cost = builder.variables * WORK_PER_VARIABLE
     if not builder.possible:
         return Reply(Answer.INFEASIBLE, work=cost)
-    mixed = not isinstance(question.rounds, tuple)
-    result = run(builder.model, work=work, deadline=deadline, seed=seed, workers=workers, mixed=mixed)
+    tactics = _tactics(question)
+    result = run(builder.model, work=work, deadline=deadline, seed=seed, workers=workers, tactics=tactics)
     cost += result.work
     if result.answer is not Answer.FOUND:
         return Reply(result.answer, work=cost, clock_cut=result.clock_cut)
@@ -305,6 +350,14 @@ def ask(question: Question, *, work: float, deadline: Deadline, seed: int = 0, w
     if question.action is not None:
         moves = question.action.spread(question.network, moves)
     return Reply(Answer.FOUND, tuple(moves[i.id] for i in question.items), rounds, cost)
+
+
+def _tactics(question: Question) -> Tactics:
+    if question.tactics is not None:
+        return question.tactics
+    if question.pooled:
+        return Tactics.RELAXATIONS
+    return Tactics.CLAUSES if isinstance(question.rounds, tuple) else Tactics.MIXED
 
 
 def _tree_moves(network: Network, trees: Sequence[_Tree], value: Any) -> Moves:

@@ -65,6 +65,7 @@ def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> R
             return replace(result, notes=notes, reproducible=result.reproducible and not packed.cut)
         if best is None or packed.time < best:
             result, best = _added(problem, result, packed.schedule, packed.time), packed.time
+        result = replace(result, reproducible=result.reproducible and not packed.cut)
     if packings[-1].loss:
         result = replace(result, notes=(*result.notes, _loss_words(packings[-1])))
     return result

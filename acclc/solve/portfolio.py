@@ -50,13 +50,19 @@ class Portfolio:
         if fallback:
             best = min(map(rounds_per_chunk, fallback))
             report(Progress(f"greedy: {len(fallback)} schedules", best, bound.rounds_per_chunk))
-        packings = packings_of(problem, bound, fallback, budget, report)
-        if problem.goal.kind is GoalKind.BANDWIDTH and any(p.time == bound.throughput.time_per_byte for p in packings):
-            # as fast in steps would be nicer, since nothing waits for a slice, but it is not worth a long search
-            budget = replace(budget, work=min(budget.granted, SHORT_WORK))
-        from acclc.solve.exact import search
+        from acclc.solve.exact import INTERRUPTED, search
 
-        result = _merged(problem, bound, search(problem, bound, fallback, budget, report), fallback)
+        try:
+            packings = packings_of(problem, bound, fallback, budget, report)
+        except KeyboardInterrupt:
+            packings, exact = [], Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
+        else:
+            met = any(p.time == bound.throughput.time_per_byte for p in packings)
+            if problem.goal.kind is GoalKind.BANDWIDTH and met:
+                # as fast in steps would be nicer, since nothing waits for a slice, but it is not worth a long search
+                budget = replace(budget, work=min(budget.granted, SHORT_WORK))
+            exact = search(problem, bound, fallback, budget, report)
+        result = _merged(problem, bound, exact, fallback)
         result = with_packings(problem, result, packings)
         result = replace(result, notes=(*result.notes, *_unused_abilities(problem, bound)))
         seconds = time.monotonic() - started

@@ -18,7 +18,7 @@ from acclc.ir.problem import Problem
 from acclc.ir.result import Bound, StepDual
 from acclc.ir.schedule import Schedule
 from acclc.solve import network as networks
-from acclc.solve.cpsat import Answer
+from acclc.solve.cpsat import Answer, Tactics
 from acclc.solve.items import Item, Shared, assemble, formulate, needs_meeting
 from acclc.solve.model import Question, Reply, ask
 from acclc.solve.protocol import Budget, Progress, Report
@@ -32,6 +32,17 @@ HARD_MODEL = 4_000
 """From so many variables on, what symmetry could not find is not asked for again without it."""
 VECTOR_SHARES = (0.25, 0.15, 0.1, 0.1)
 """The parts of a question's work that rounds-per-step vectors get when the total alone gave no answer."""
+LARGE_MODEL = 2_000
+"""From so many variables on (with the symmetry) the rounds of each step are given first: free, they seldom end."""
+WORK_PER_VARIABLE = 1e-4
+"""What each of those vectors gets in the first turn, by the variables of the model; in later turns GROWTH as much."""
+GROWTH = 3
+VECTORS_SHARE = 0.8
+"""The part of a question's work for those vectors; the rounds being free gets the rest."""
+
+
+Point = tuple[int, int, int]
+"""(C, S, R)."""
 
 
 @dataclass(slots=True)
@@ -86,8 +97,8 @@ class Prober:
     ledger: Ledger
     strategy: str = "exact"
     shared: Shared = Shared.MEET
-    answers: dict[tuple[int, int, int], Answer] = field(default_factory=dict)
-    schedules: dict[tuple[int, int, int], Schedule] = field(default_factory=dict)
+    answers: dict[Point, Answer] = field(default_factory=dict)
+    schedules: dict[Point, Schedule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.network = networks.of_problem(self.problem)
@@ -158,15 +169,20 @@ class Prober:
 
     # -- questions ------------------------------------------------------------------------------------------------
 
-    def probe(self, chunks: int, steps: int, rounds: int, work: float, *, quick: bool = False) -> Answer:
-        """Ask for a point; a schedule found is kept in ``schedules``. ``quick``: only with symmetry, if any."""
+    def probe(
+        self, chunks: int, steps: int, rounds: int, work: float, *, quick: bool = False, alone: bool = False
+    ) -> Answer:
+        """Ask for a point; a schedule found is kept in ``schedules``.
+
+        ``quick``: only with symmetry, if any. ``alone``: it is the only point asked for, and worth much work.
+        """
         point = (chunks, steps, rounds)
         if self.answers.get(point, Answer.UNKNOWN) is not Answer.UNKNOWN:
             return self.answers[point]
         if rounds < steps or (self.excluded_by(*point) == "infeasible"):
             return Answer.INFEASIBLE
         items = formulate(self.problem, self.network, chunks, self.shared)
-        answer = self._attempts(point, items, work, quick)
+        answer = self._attempts(point, items, work, quick, alone)
         self.answers[point] = answer
         best = min((Fraction(r, c) for c, _, r in self.schedules), default=None)
         self.ledger.report(
@@ -174,18 +190,22 @@ class Prober:
         )
         return answer
 
-    def _attempts(self, point: tuple[int, int, int], items: tuple[Item, ...], work: float, quick: bool) -> Answer:
+    def _attempts(self, point: Point, items: tuple[Item, ...], work: float, quick: bool, alone: bool) -> Answer:
         """With symmetry first (finds), the rounds of each step free, then given; then without (finds or excludes)."""
         actions = self._actions(items)
-        _, steps, rounds = point
+        chunks, steps, rounds = point
+        size = self._variables(items, steps)
+        if alone and actions and size > LARGE_MODEL * actions[0].order:
+            return self._given_first(point, items, actions[0], work)
         for action in actions:
             answer = self._attempt(point, items, rounds, action, work * 0.2)
             if answer is Answer.UNKNOWN:
-                for vector, share in zip(round_vectors(steps, rounds), VECTOR_SHARES, strict=False):
+                vectors = [v for v in round_vectors(steps, rounds) if self.last_step.allows(chunks, v)]
+                for vector, share in zip(vectors, VECTOR_SHARES, strict=False):
                     answer = self._attempt(point, items, vector, action, work * share)
                     if answer is Answer.FOUND:
                         return answer
-                if self._variables(items, steps) > HARD_MODEL:
+                if size > HARD_MODEL:
                     return Answer.UNKNOWN
                 break  # a smaller group makes a larger model
             if answer is Answer.FOUND:
@@ -194,6 +214,30 @@ class Prober:
             return Answer.UNKNOWN
         answer = self._attempt(point, items, rounds, None, work * (0.3 if actions else 1.0))
         return answer if self.proves or answer is Answer.FOUND else Answer.UNKNOWN
+
+    def _given_first(self, point: Point, items: tuple[Item, ...], action: Action, work: float) -> Answer:
+        """Of a large model: every vector of rounds in turn, ever longer, then the rounds free. It excludes nothing.
+
+        In the second turn and later feasibility jump takes part: it is slow to start, and finds what clauses do not.
+        """
+        chunks, steps, rounds = point
+        end = self.ledger.remaining - work * VECTORS_SHARE
+        vectors = [v for v in likely_vectors(steps, rounds) if self.last_step.allows(chunks, v)]
+        part = self._variables(items, steps) / action.order * WORK_PER_VARIABLE
+        tactics = Tactics.CLAUSES
+        while vectors and not self.ledger.exhausted and end < self.ledger.remaining and part < work * GROWTH:
+            unknown = []
+            for vector in vectors:
+                left = self.ledger.remaining - end
+                answer = self._attempt(point, items, vector, action, min(part, left), tactics)
+                if answer is Answer.FOUND:
+                    return answer
+                if answer is Answer.UNKNOWN:
+                    unknown.append(vector)
+            vectors, part, tactics = unknown, part * GROWTH, Tactics.JUMPS
+        left = self.ledger.remaining - end + work * (1 - VECTORS_SHARE)
+        answer = self._attempt(point, items, rounds, action, left)
+        return answer if answer is Answer.FOUND else Answer.UNKNOWN
 
     def _actions(self, items: tuple[Item, ...]) -> list[Action]:
         if not self.problem.goal.hints.symmetry:
@@ -204,17 +248,18 @@ class Prober:
 
     def _attempt(
         self,
-        point: tuple[int, int, int],
+        point: Point,
         items: tuple[Item, ...],
         rounds: int | tuple[int, ...],
         action: Action | None,
         work: float,
+        tactics: Tactics | None = None,
     ) -> Answer:
         chunks, steps, _ = point
         order = 1 if action is None else action.order
         if self._variables(items, steps) > VARIABLE_LIMIT * order:
             return Answer.UNKNOWN
-        reply = self.ledger.ask(Question(self.network, items, steps, rounds, action), work)
+        reply = self.ledger.ask(Question(self.network, items, steps, rounds, action, tactics=tactics), work)
         if reply.answer is Answer.FOUND:
             self.schedules[point] = assemble(self.problem, chunks, items, reply.moves, reply.rounds, self.strategy)
         return reply.answer
@@ -243,3 +288,19 @@ def round_vectors(steps: int, rounds: int) -> list[tuple[int, ...]]:
         middle = [low + extra % 2] if steps % 2 == 1 else []
         chosen.insert(0, tuple(wide + middle + wide[::-1]))
     return list(dict.fromkeys(chosen))
+
+
+def likely_vectors(steps: int, rounds: int) -> list[tuple[int, ...]]:
+    """Return ways to deal rounds to steps, the likeliest first: tapered, then even, then tapered the other way.
+
+    Towards the end of a copy little is left that several ranks need; reductions begin with that.
+    """
+    if rounds < steps or steps == 1:
+        return []
+    # a straight line down to one round in the last step, rounded by largest remainders
+    parts = [divmod(2 * (rounds - steps) * (steps - 1 - s), steps * (steps - 1)) for s in range(steps)]
+    vector = [1 + whole for whole, _ in parts]
+    order = sorted(range(steps), key=lambda s: -parts[s][1])
+    for s in order[: rounds - sum(vector)]:
+        vector[s] += 1
+    return list(dict.fromkeys((tuple(vector), *round_vectors(steps, rounds), tuple(vector[::-1]))))

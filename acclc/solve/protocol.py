@@ -56,6 +56,11 @@ class Budget:
     workers: int = 1
 
     @property
+    def by_default(self) -> bool:
+        """Whether the user set no limit."""
+        return self.work is None and self.deadline.seconds is None
+
+    @property
     def granted(self) -> float:
         """Work units that may be spent."""
         if self.work is not None:

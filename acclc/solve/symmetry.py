@@ -92,9 +92,9 @@ def automorphisms(topology: Topology) -> list[Automorphism]:
     order = _search_order(topology)
     if not order:
         return []
-    first = order[0]
+    first, around = order[0], _rates_around(topology, between)
     for image in [first, *(n for n in range(len(topology.nodes)) if n != first and colour[n] == colour[first])]:
-        for nodes in _extend(topology, between, colour, order, image):
+        for nodes in _extend(around, colour, order, image):
             found = _with_links(topology, between, nodes)
             if found is not None:
                 result.append(found)
@@ -162,17 +162,16 @@ def _search_order(topology: Topology) -> list[int]:
 
 
 def _extend(
-    topology: Topology,
-    between: Mapping[tuple[int, int], tuple[LinkId, ...]],
+    around: Sequence[Mapping[int, int]],
     colour: Sequence[int],
     order: Sequence[int],
     image: int,
 ) -> Iterator[Permutation]:
     """Yield node permutations that take the first of ``order`` to ``image``, within the effort."""
     count = len(order)
-    rates = {pair: _rates(topology, between, *pair) for pair in between}
     chosen = [image]
     used = {image}
+    image_of = {order[0]: image}
     next_candidate = [0] * (count + 1)
     found = effort = 0
     while chosen:
@@ -187,25 +186,38 @@ def _extend(
         if not step_back:
             node = order[depth]
             step_back = True
+            placed = [(image_of[a], rates) for a, rates in around[node].items() if a in image_of]
             for k in range(next_candidate[depth], count):
                 target = (k + image) % count  # rotations of well-numbered machines come early
                 effort += 1
                 if target in used or colour[target] != colour[node]:
                     continue
-                if all(
-                    rates.get((node, a)) == rates.get((target, b)) and rates.get((a, node)) == rates.get((b, target))
-                    for a, b in zip(order, chosen, strict=False)
-                ):
+                there = around[target]
+                # as many neighbours placed, and each with its rates: so no others are neighbours either
+                if len(placed) == len(used & there.keys()) and all(there.get(b) == rates for b, rates in placed):
                     next_candidate[depth] = k + 1
                     next_candidate[depth + 1] = 0
                     chosen.append(target)
                     used.add(target)
+                    image_of[node] = target
                     step_back = False
                     break
         if found >= PER_IMAGE or effort > EFFORT_PER_IMAGE * count:
             return
         if step_back:
             used.discard(chosen.pop())
+            image_of.pop(order[len(chosen)], None)
+
+
+def _rates_around(topology: Topology, between: Mapping[tuple[int, int], tuple[LinkId, ...]]) -> list[dict[int, int]]:
+    """For each node its neighbours, with a number for the rates of the links there and back."""
+    result: list[dict[int, int]] = [{} for _ in topology.nodes]
+    number: dict[object, int] = {}
+    for u, v in between:
+        there, back = _rates(topology, between, u, v), _rates(topology, between, v, u)
+        result[u][v] = number.setdefault((there, back), len(number))
+        result[v][u] = number.setdefault((back, there), len(number))
+    return result
 
 
 def _with_links(

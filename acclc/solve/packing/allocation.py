@@ -151,7 +151,9 @@ def _whole(program: RateProgram, k: int, time: Fraction, effort: Effort) -> Allo
         model.demand(side, nodes)
     left = WORK_OF_A_K
     while left > 0:
-        outcome = cpsat.run(model.model, work=left, deadline=effort.deadline, seed=0, workers=1, mixed=True)
+        outcome = cpsat.run(
+            model.model, work=left, deadline=effort.deadline, seed=0, workers=1, tactics=cpsat.Tactics.MIXED
+        )
         left -= outcome.work
         if outcome.clock_cut:
             raise TimeUp

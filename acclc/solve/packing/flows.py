@@ -26,11 +26,14 @@ class Effort:
 
     deadline: Deadline = field(default_factory=Deadline)
     work: int = WORK
+    clock_cut: bool = False
+    """The wall clock, not the counted work, ended something: another machine may find better."""
 
     def spend(self, work: int) -> None:
         """Take note of some work. Raises TimeUp."""
         self.work -= work
-        if self.work < 0 or self.deadline.expired:
+        self.clock_cut |= self.deadline.expired
+        if self.work < 0 or self.clock_cut:
             raise TimeUp
 
 

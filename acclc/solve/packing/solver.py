@@ -13,6 +13,7 @@ from acclc.solve.packing.allocation import Allocation
 from acclc.solve.packing.check import check_trees, task_seconds
 from acclc.solve.packing.flows import Effort, FlowGraph
 from acclc.solve.packing.levels import composed_trees
+from acclc.solve.packing.shallow import lowered
 from acclc.solve.packing.splitting import Scaled, logical_routes
 from acclc.solve.packing.task import Task, optimum, packable, reversed_topology
 from acclc.solve.packing.trees import Tree, shallow_trees
@@ -67,34 +68,35 @@ def pack(task: Task, effort: Effort, max_trees: int | None = None) -> Packing | 
     best = optimum(task)
     composed = composed_trees(task, best, lambda part: pack(part, effort))
     if composed is not None:
-        packing = replace(_checked(*composed, best), exact_k=composed[0].k)
+        packing = replace(_checked(*composed, best, max_trees, effort), exact_k=composed[0].k)
         if max_trees is None or packing.most_trees() <= max_trees:
             return packing
     exact = exact_scale(task, best)
     if exact.demand * (1 + len(exact.capacity)) < UNITS_LIMIT:
-        packing = _packed(exact, best, effort)
+        packing = _packed(exact, best, max_trees, effort)
         if max_trees is None or packing.most_trees() <= max_trees:
             return replace(packing, exact_k=exact.k)
     bounded = None if max_trees is None else _bounded(task, best, max_trees, effort)
     return None if bounded is None else replace(bounded, exact_k=exact.k)
 
 
-def _packed(scaled: Scaled, best: Fraction, effort: Effort) -> Packing:
-    return _checked(scaled, shallow_trees(scaled, logical_routes(scaled, effort), effort), best)
+def _packed(scaled: Scaled, best: Fraction, max_trees: int | None, effort: Effort) -> Packing:
+    return _checked(scaled, shallow_trees(scaled, logical_routes(scaled, effort), effort), best, max_trees, effort)
 
 
-def _checked(scaled: Scaled, trees: tuple[Tree, ...], best: Fraction) -> Packing:
+def _checked(scaled: Scaled, trees: tuple[Tree, ...], best: Fraction, max_trees: int | None, effort: Effort) -> Packing:
+    trees = lowered(scaled, trees, max_trees, effort)
     check_trees(scaled, trees)
     return Packing(scaled.task, scaled.k, trees, best, task_seconds(scaled.task, scaled.k, trees))
 
 
 def pack_allocated(
-    problem: Problem, kind: Family, allocation: Allocation, effort: Effort
+    problem: Problem, kind: Family, allocation: Allocation, most: int, effort: Effort
 ) -> tuple[Packing | None, Packing | None]:
     """Return packings for collecting and for spreading in the shares of the links that an allocation gives them.
 
-    Their weights are the units that have their root at a rank (k is 1), or whole shards where these are given. Raises
-    TimeUp.
+    Their weights are the units that have their root at a rank (k is 1), or whole shards where these are given.
+    ``most``: units a shard up to which every unit may have a tree of its own, of less depth. Raises TimeUp.
     """
     k = 1 if kind is Family.BOTH else allocation.k
     weights = tuple(n // k for n in allocation.roots)
@@ -103,9 +105,12 @@ def pack_allocated(
         if amounts is None:
             pair.append(None)
             continue
-        topology = reversed_topology(problem.topology) if reverse else problem.topology
+        # links that keep to their shares keep to the budgets
+        topology = replace(reversed_topology(problem.topology) if reverse else problem.topology, budgets=())
         scaled = Scaled(Task(topology, weights), k, amounts)
         trees = shallow_trees(scaled, logical_routes(scaled, effort), effort)
+        if allocation.k <= most:
+            trees = lowered(scaled, trees, None, effort)
         check_trees(scaled, trees)
         time = task_seconds(scaled.task, k, trees)
         pair.append(Packing(scaled.task, k, trees, time, time, allocation.exact_k))
@@ -135,7 +140,7 @@ def _bounded(task: Task, best: Fraction, max_trees: int, effort: Effort) -> Pack
         if choice is not None:
             choices.append(choice)
     for _, scaled in sorted(choices, key=lambda c: (c[0], c[1].k)):
-        packing = _packed(scaled, best, effort)
+        packing = _packed(scaled, best, max_trees, effort)
         if packing.most_trees() <= max_trees:
             return packing
     return None

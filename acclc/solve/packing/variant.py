@@ -37,7 +37,7 @@ class Packed:
     gather: Packing | None = None
     spread: Packing | None = None
     cut: bool = False
-    """Whether the clock or the work ended it: another machine may find one."""
+    """Whether the clock (or, without a schedule, the work) ended it: another machine may find another one."""
     optimum: Fraction = Fraction(0)
     time: Fraction = Fraction(0)
 
@@ -73,7 +73,7 @@ def packed_schedule(
     least = throughput_bound(problem).time_per_byte if bound is None else bound
     found, cut = _best(problem, kind, least, limit, effort)
     if found is not None:
-        return found
+        return replace(found, cut=effort.clock_cut)
     if cut:
         return Packed(None, "the deadline passed, or the work was used up", cut=True)
     return Packed(None, f"it would take more than {limit.chunks} chunks a shard")
@@ -119,7 +119,8 @@ def _best(problem: Problem, kind: Family, least: Fraction, limit: _Limit, effort
             if kind is not Family.BOTH or (best is not None and best.time <= least):
                 return best, False
         for allocation in allocations(problem, kind, least, effort, min(limit.chunks, MAX_TREES)):
-            pair = pack_allocated(problem, kind, allocation, effort)
+            most = min(limit.chunks if kind is Family.BOTH else limit.trees, MAX_TREES)
+            pair = pack_allocated(problem, kind, allocation, most, effort)
             overlapped = _packed(problem, kind, pair, limit, allocation.optimum)
             if overlapped is not None:
                 return (overlapped if best is None or overlapped.time < best.time else best), False

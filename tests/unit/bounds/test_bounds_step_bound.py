@@ -67,6 +67,19 @@ def test_mi250_last_step() -> None:
     assert [last_step(mirrored).rounds(c) for c in (3, 4, 6, 7)] == [8, 10, 15, 17]
 
 
+def test_what_the_last_step_says_of_the_rounds_of_each() -> None:
+    """6 R - 3 r >= 14 C, r being the rounds of the last step; of the first one for reductions."""
+    gather, scatter = last_step(problem_of(mi250(), C.ALL_GATHER)), last_step(problem_of(mi250(), C.REDUCE_SCATTER))
+    for chunks, rounds in [(4, (2, 2, 2, 2, 1, 1)), (7, (3, 3, 3, 2, 2, 2, 1, 1)), (3, (2, 1, 1, 1, 1, 2))]:
+        assert gather.allows(chunks, rounds)
+        assert scatter.allows(chunks, rounds[::-1])
+    for chunks, rounds in [(4, (1, 2, 2, 2, 1, 2)), (7, (1, 2, 2, 2, 2, 2, 3, 3)), (3, (1, 1, 1, 1, 1, 3))]:
+        assert not gather.allows(chunks, rounds)
+        assert gather.allows(chunks, rounds[::-1])
+        assert not scatter.allows(chunks, rounds[::-1])
+        assert sum(rounds) >= gather.rounds(chunks)
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(2, 4), st.data())
 def test_no_schedule_beats_it(ranks: int, data: st.DataObject) -> None:
@@ -85,3 +98,4 @@ def test_no_schedule_beats_it(ranks: int, data: st.DataObject) -> None:
         assert 0 < least <= Fraction(schedule.total_rounds, schedule.chunks_per_shard)
         if problem.collective is not C.ALL_TO_ALL:
             assert last_step(problem).rounds(schedule.chunks_per_shard) <= schedule.total_rounds
+            assert last_step(problem).allows(schedule.chunks_per_shard, schedule.rounds)

@@ -120,7 +120,8 @@ def test_boxes_of_boxes_are_divided_again():
     topology = relabelled(machine(16, both(pairs), switches=3), 5)
     packing = pack(all_gather(topology), Effort())
     assert packing.achieved == packing.optimum == Fraction(8, 8 * 10**9)
-    assert packing.depth == 3
+    assert max(tree.depth for tree in composed(all_gather(topology))[1]) == 3
+    assert packing.depth == 2  # looked for once more over the whole machine
 
 
 def test_a_spine_is_shared_evenly_by_the_rails():

@@ -3,6 +3,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
+from packing_cases import mi250
 from solve_cases import (
     custom,
     dgx1,
@@ -169,6 +170,28 @@ def test_goals_and_limits(goal, points):
     result, found = solved(problem(dgx1(), "all_gather", goal=goal))
     assert found == points
     assert result.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("point", [(1, 5, 5), (2, 5, 6), (3, 6, 8), (4, 6, 10), (7, 8, 17)])
+def test_points_of_an_mi250_box_are_found_and_optimal(point):
+    """By default, and R - 1 is excluded by a bound at their C and S."""
+    chunks, steps, rounds = point
+    result, found = solved(problem(mi250(), "all_gather", goal=at(*point)))
+    assert found == [point]
+    assert result.status is Status.OPTIMAL
+    assert [(e.chunks, e.steps, e.rounds, e.reason) for e in result.excluded] == [(chunks, steps, rounds - 1, "bound")]
+    assert "rounds" in result.solutions[0].schedule.optimal
+
+
+@pytest.mark.parametrize(
+    ("point", "reasons"),
+    [((2, 2, 3), ["bound"]), ((6, 3, 7), ["bound"]), ((1, 2, 2), ["bound"]), ((2, 2, 4), [])],
+)
+def test_a_point_that_is_found_says_what_is_excluded_below_it(point, reasons):
+    result, found = solved(problem(dgx1(), "all_gather", goal=at(*point)))
+    assert found == [point]
+    assert [e.reason for e in result.excluded] == reasons
+    assert ("rounds" in result.solutions[0].schedule.optimal) == bool(reasons)
 
 
 @pytest.mark.parametrize(

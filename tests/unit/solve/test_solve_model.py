@@ -1,5 +1,6 @@
 """The model against exhaustive search on tiny machines: for each (C, S) the least R is the same."""
 
+from collections import Counter
 from functools import cache
 from itertools import combinations, product
 
@@ -7,7 +8,7 @@ import pytest
 from solve_cases import both, hypercube, line, machine, problem, ring, simulate, star
 
 from acclc.solve import network
-from acclc.solve.cpsat import Answer
+from acclc.solve.cpsat import Answer, Tactics
 from acclc.solve.items import Kind, assemble, formulate
 from acclc.solve.model import Question, ask
 from acclc.solve.protocol import Deadline
@@ -187,3 +188,36 @@ def test_direct_all_reduce_goes_up_and_down_within_shared_steps():
 def test_a_flow_with_waiting_and_relays():
     assert solve(problem(hypercube(3), "all_to_all"), 1, 3, 4) is Answer.FOUND
     assert solve(problem(hypercube(3), "all_to_all"), 1, 3, 3) is Answer.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    ("chunks", "steps", "answer"), [(1, 1, "found"), (2, 1, "infeasible"), (4, 2, "found"), (5, 2, "infeasible")]
+)
+def test_pooled_capacities_leave_steps_to_be_levels(chunks, steps, answer):
+    """From 0 to 1 three units may go in all, to 2 one; between 1 and 2 three."""
+    p = problem(machine(3, both([(0, 1, 3), (0, 2, 1), (1, 2, 3)])), "broadcast")
+    net = network.of_problem(p)
+    items = formulate(p, net, chunks)
+    reply = ask(Question(net, items, steps, 1, pooled=True), work=20.0, deadline=Deadline())
+    assert reply.answer.value == answer
+    if reply.answer is Answer.FOUND:
+        load = Counter(row for m in reply.moves for edge, _ in m.outward for row, _ in edge.rows)
+        assert all(n <= net.capacity[row] for row, n in load.items())
+        for item, moves in zip(items, reply.moves, strict=True):
+            level = {item.sources[0]: 0}
+            for edge, step in sorted(moves.outward, key=lambda m: m[1]):
+                assert level[edge.src] == step
+                assert edge.dst not in level
+                level[edge.dst] = step + 1
+            assert len(level) == 3
+            assert max(level.values()) <= steps
+
+
+@pytest.mark.parametrize("tactics", Tactics)
+def test_every_tactics_gives_the_same_answers(tactics):
+    p = problem(ring(5), "all_gather")
+    net = network.of_problem(p)
+    items = formulate(p, net, 2)
+    for rounds, answer in [((2, 2), Answer.FOUND), ((2, 1), Answer.INFEASIBLE), (4, Answer.FOUND)]:
+        reply = ask(Question(net, items, 2, rounds, tactics=tactics), work=5.0, deadline=Deadline())
+        assert reply.answer is answer

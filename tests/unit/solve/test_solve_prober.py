@@ -1,11 +1,12 @@
 from fractions import Fraction
 
 import pytest
+from packing_cases import mi250
 from solve_cases import dgx1, problem, ring, simulate, star
 
 from acclc.bounds import bound
 from acclc.solve.cpsat import Answer
-from acclc.solve.prober import Ledger, Prober, round_vectors
+from acclc.solve.prober import Ledger, Prober, likely_vectors, round_vectors
 from acclc.solve.protocol import Budget, Deadline, silent
 from acclc.solve.search import Range, frontier
 
@@ -65,6 +66,38 @@ def test_rounds_are_dealt_evenly(steps, rounds):
         assert len(v) == steps
         assert sum(v) == rounds
         assert max(v) - min(v) <= 1
+
+
+@pytest.mark.parametrize("steps", range(1, 7))
+@pytest.mark.parametrize("rounds", range(1, 16))
+def test_likely_rounds_taper_off(steps, rounds):
+    vectors = likely_vectors(steps, rounds)
+    assert bool(vectors) == (rounds >= steps > 1)
+    assert len(set(vectors)) == len(vectors)
+    assert set(vectors) >= set(round_vectors(steps, rounds))
+    assert all(len(v) == steps and sum(v) == rounds and min(v) >= 1 for v in vectors)
+    if vectors:
+        assert list(vectors[0]) == sorted(vectors[0], reverse=True)
+        assert vectors[0][::-1] in vectors
+
+
+def test_tapered_rounds_of_known_schedules():
+    assert likely_vectors(8, 17)[0] == (3, 3, 3, 2, 2, 2, 1, 1)
+    assert likely_vectors(6, 10)[0] == (2, 2, 2, 2, 1, 1)
+
+
+def test_a_point_alone_may_take_all_the_work():
+    """Free rounds and the even ones do not find it in this work; with all of it, the tapered ones do."""
+    asked = prober(problem(mi250(), "all_gather"), work=3.0)
+    assert asked.probe(4, 6, 10, 0.2) is Answer.UNKNOWN
+    assert asked.probe(4, 6, 10, asked.ledger.remaining, alone=True) is Answer.FOUND
+    assert simulate(asked.problem, asked.schedules[4, 6, 10]) == (4, 6, 10)
+
+
+def test_a_point_alone_that_is_not_found_ends():
+    asked = prober(problem(mi250(), "all_gather"), work=0.3)
+    assert asked.probe(3, 5, 8, 0.3, alone=True) is Answer.UNKNOWN
+    assert asked.ledger.remaining < 0.1
 
 
 def test_steps_that_distances_need():

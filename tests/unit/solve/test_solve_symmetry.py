@@ -1,6 +1,10 @@
 from collections import Counter
+from itertools import permutations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packing_cases import random_machine
 from solve_cases import (
     DGX1_PAIRS,
     both,
@@ -70,6 +74,21 @@ def test_small_machines_have_all_their_automorphisms(topology, count):
     every = list(DiGraphMatcher(graph, graph, edge_match=numerical_edge_match("weight", 0)).isomorphisms_iter())
     assert len(every) == count
     assert {tuple(m[n] for n in range(len(m))) for m in every} == {a.nodes for a in automorphisms(topology)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(0, 2))
+def test_permutations_that_keep_every_rate(seed, gpus, switches):
+    topology = random_machine(seed, gpus, switches, loops=1, counts=1)
+    rate = {(x.src, x.dst): x.count for x in topology.links}
+    nodes = range(len(topology.nodes))
+    kept = set()
+    for front in permutations(range(gpus)):
+        for back in permutations(range(gpus, len(nodes))):
+            image = (*front, *back)
+            if all(rate.get((image[u], image[v])) == rate.get((u, v)) for u in nodes for v in nodes):
+                kept.add(image)
+    assert {a.nodes for a in automorphisms(topology)} == kept
 
 
 def symmetries(p, chunks=1):
