@@ -17,21 +17,13 @@ from typing import Protocol
 
 from acclc.bounds import UnreachableError
 from acclc.ir.problem import Link, LinkClass, LinkId, Node, NodeId, Rank, Topology
+from acclc.solve.packing.alike import Part, alike
 from acclc.solve.packing.splitting import Scaled
 from acclc.solve.packing.task import Task, optimum, packable
 from acclc.solve.packing.trees import Hop, Tree
 
 CANDIDATES = 8
 """Ways to divide a machine that are looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some ranks of a machine and some of its links, as a machine: ``ranks`` and ``links`` are their numbers there."""
-
-    machine: Topology
-    ranks: tuple[Rank, ...]
-    links: tuple[LinkId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +159,7 @@ def _divided(topology: Topology, outer: tuple[LinkId, ...]) -> Level | None:
     parts = [_part(topology, group, inner) for group in boxes], [_part(topology, group, outer) for group in rails]
     if not all(part.links for of_kind in parts for part in of_kind):
         return None
-    return Level(tuple(parts[0]), tuple(parts[1]))
+    return Level(alike(parts[0]), alike(parts[1]))
 
 
 @dataclass(frozen=True, slots=True)
