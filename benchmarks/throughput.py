@@ -225,13 +225,28 @@ def table(rows: Iterator[Any]) -> list[Any]:
     """Print rows as they come, under their fields' names; return them."""
     found: list[Any] = []
     for row in rows:
-        cells = {name: f"{cell:.3f}" if isinstance(cell, float) else str(cell) for name, cell in asdict(row).items()}
-        widths = {name: max(len(name), 34 if name in ("case", "busy") else 8) for name in cells}
+        cells = {name: _cell(value) for name, value in asdict(row).items()}
         if not found:
-            print("\n" + " ".join(f"{name:>{widths[name]}}" for name in cells))
-        print(" ".join(f"{cell:>{widths[name]}}" for name, cell in cells.items()), flush=True)
+            print("\n" + _line({name: name for name in cells}))
+        print(_line(cells), flush=True)
         found.append(row)
     return found
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+WIDE = {"case": 36, "busy": 48, "best_alone": 17}
+
+
+def _line(cells: dict[str, str]) -> str:
+    widths = {name: WIDE.get(name, max(len(name), 8)) for name in cells}
+    return " ".join(f"{cell:{'<' if name in WIDE else '>'}{widths[name]}}" for name, cell in cells.items()).rstrip()
 
 
 def problem(text: str) -> Problem:

@@ -68,6 +68,9 @@ def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> R
         result = replace(result, reproducible=result.reproducible and not packed.cut)
     if packings[-1].loss:
         result = replace(result, notes=(*result.notes, _loss_words(packings[-1])))
+    elif packings[-1].of_all_trees and packings[-1].time > result.bound.throughput.time_per_byte:
+        words = "packing: no schedule that sends every piece along trees is faster, by a linear program over cuts"
+        result = replace(result, notes=(*result.notes, words))
     return result
 
 

@@ -40,6 +40,8 @@ class Packed:
     """Whether the clock (or, without a schedule, the work) ended it: another machine may find another one."""
     optimum: Fraction = Fraction(0)
     time: Fraction = Fraction(0)
+    of_all_trees: bool = False
+    """Whether no schedule that sends every piece up one tree and down another is faster (by the linear program)."""
 
     @property
     def packings(self) -> tuple[Packing, ...]:
@@ -123,7 +125,8 @@ def _best(problem: Problem, kind: Family, least: Fraction, limit: _Limit, effort
             pair = pack_allocated(problem, kind, allocation, most, effort)
             overlapped = _packed(problem, kind, pair, limit, allocation.optimum)
             if overlapped is not None:
-                return (overlapped if best is None or overlapped.time < best.time else best), False
+                chosen = overlapped if best is None or overlapped.time < best.time else best
+                return replace(chosen, of_all_trees=chosen.time == allocation.optimum), False
     except TimeUp:
         return best, True
     return best, False
