@@ -9,6 +9,7 @@ from typing import Any
 
 from acclc.artefact import CompiledCollective, Variant
 from acclc.simulate import simulated
+from acclc.simulate.sizes import size_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,6 @@ def packing_words(compiled: CompiledCollective) -> list[str]:
 
 
 def _words(variant: Variant, facts: PackingFacts) -> str:
-    from acclc.summary import size_words
-
     trees = f"{facts.trees} tree{'' if facts.trees == 1 else 's'}"
     text = f"{variant.id}: pipelined packing of {trees}, k = {facts.k}, depth {facts.depth}, "
     text += "at the bound" if facts.loss == 0 else f"{float(100 * facts.loss):.3g} % above the bound"

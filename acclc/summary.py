@@ -13,6 +13,7 @@ from acclc.ir.result import Bound, Excluded, Result, Status
 from acclc.packings import packing_facts
 from acclc.simulate import chain_latency, size_bytes, step_time
 from acclc.simulate.baselines import RINGED
+from acclc.simulate.sizes import size_words
 
 
 def algbw_GBps(problem: Problem, time_per_byte: Fraction) -> float:  # noqa: N802  GBps is the unit
@@ -127,16 +128,6 @@ def _variant_json(compiled: CompiledCollective, variant: Variant) -> dict[str, A
 
 def _text(value: Fraction | None) -> str | None:
     return None if value is None else str(value)
-
-
-def size_words(size: int) -> str:
-    """A size as people write it: ``512 B``, ``64 KiB``, ``1.5 MiB``."""
-    amount, unit = Fraction(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024 or unit == "TiB":
-            break
-        amount /= 1024
-    return f"{float(amount):.3g} {unit}"
 
 
 def range_words(variant: Variant) -> str:

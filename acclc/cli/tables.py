@@ -15,7 +15,8 @@ from rich.table import Table
 from acclc.artefact import Artefact, CompiledCollective
 from acclc.forecast import Forecast
 from acclc.packings import packing_words
-from acclc.summary import algbw_GBps, gap, gap_words, goal_words, latency_us, range_words, rounds_words, size_words
+from acclc.simulate.sizes import size_words
+from acclc.summary import algbw_GBps, gap, gap_words, goal_words, latency_us, range_words, rounds_words
 
 if TYPE_CHECKING:
     from acclc_runtime.run import RunRow

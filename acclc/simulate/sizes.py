@@ -111,3 +111,13 @@ def line_ranges(problem: Problem, schedules: Sequence[Schedule]) -> tuple[tuple[
         if following[0] > start:
             ranges[current] = (start, following[0])
         start, (fixed, slope, current) = following[0], chosen
+
+
+def size_words(size: int) -> str:
+    """A size as people write it: ``512 B``, ``64 KiB``, ``1.5 MiB``."""
+    amount, unit = Fraction(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            break
+        amount /= 1024
+    return f"{float(amount):.3g} {unit}"
