@@ -84,9 +84,7 @@ def _image(network: Network, on_edges: Permutation, moves: Iterable[tuple[Edge, 
     return tuple((network.edges[on_edges[e.id]], s) for e, s in moves)
 
 
-def automorphisms(
-    topology: Topology, per_image: int = PER_IMAGE, effort: int = EFFORT_PER_IMAGE
-) -> list[Automorphism]:
+def automorphisms(topology: Topology, per_image: int = PER_IMAGE, effort: int = EFFORT_PER_IMAGE) -> list[Automorphism]:
     """Return automorphisms, the identity first: all of them on machines with few, some on the others.
 
     For each node that may be the first node's image ``per_image`` of them are looked for, with so much ``effort`` a

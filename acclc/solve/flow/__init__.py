@@ -7,6 +7,7 @@ all shards of one source is Shahrokhi and Matula (1990); all-to-all collectives 
 (Liu et al., 2024) over time.
 """
 
+from acclc.solve.flow.task import point_to_point
 from acclc.solve.flow.variant import flow_schedule
 
-__all__ = ["flow_schedule"]
+__all__ = ["flow_schedule", "point_to_point"]

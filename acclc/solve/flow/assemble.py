@@ -35,9 +35,7 @@ def schedule_of(problem: Problem, machine: FlowMachine, units: Units) -> Schedul
         begin = 0
         for index, (taken, path) in enumerate(parts.get(shard.id, [(units.k, ())])):
             chunk = ChunkId(len(chunks))
-            chunks.append(
-                Chunk(chunk, shard.id, index, Fraction(begin, units.k), Fraction(begin + taken, units.k))
-            )
+            chunks.append(Chunk(chunk, shard.id, index, Fraction(begin, units.k), Fraction(begin + taken, units.k)))
             begin += taken
             last = int(OWN)
             for step, hop in enumerate(_hops(problem.topology, path)):

@@ -47,7 +47,7 @@ class FlowMachine:
 
     def _arcs(self, commodity: Commodity) -> list[LinkId]:
         """The links that may carry a commodity: none back into an origin, none out of who may not pass on."""
-        origins = set(commodity.origins)
+        origins = set(map(int, commodity.origins))
         return [
             e.id
             for e in self.links
@@ -78,7 +78,7 @@ class FlowMachine:
 
     def nodes_of(self, number: int) -> list[int]:
         """Return the nodes at which a representative's flow is balanced: all but its origins."""
-        origins = set(self.representatives[number].origins)
+        origins = set(map(int, self.representatives[number].origins))
         return [n.id for n in self.task.topology.nodes if n.id not in origins]
 
     def time(self, k: int, flows: Sequence[Amounts]) -> Fraction:

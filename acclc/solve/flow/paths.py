@@ -101,8 +101,8 @@ def _path(machine: FlowMachine, number: int, left: Mapping[LinkId, float], end: 
     if end not in before:
         return None
     path: list[LinkId] = []
-    at: int = end
-    while (link := before[at]) is not None:
-        path.append(link)
-        at = machine.links[link].src
+    last = before[end]
+    while last is not None:
+        path.append(last)
+        last = before[machine.links[last].src]
     return tuple(reversed(path))

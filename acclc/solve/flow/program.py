@@ -114,6 +114,7 @@ class _Program:
         if status == self._status.OPTIMAL:
             return True
         if status in (self._status.FEASIBLE, self._status.NOT_SOLVED):
+            self._effort.clock_cut |= self._effort.deadline.expired
             raise TimeUp
         return False
 

@@ -122,7 +122,7 @@ def _relieve(machine: FlowMachine, choices: Sequence[_Choice], effort: Effort) -
 def _best_move(
     divided: Sequence[_Choice], load: Sequence[int], capacity: Sequence[int], full: int, worst: Fraction
 ) -> tuple[_Choice, int, int] | None:
-    """Return the choice and the paths between which a unit leaves a row and fills others the least; None: none helps."""
+    """Return a choice and two of its paths: what moving a unit from a full row fills the least. None: none helps."""
     best: tuple[_Choice, int, int] | None = None
     least = float(worst)
     for c in divided:

@@ -49,10 +49,15 @@ def destination(shard: Shard) -> Rank | None:
     return min(away)
 
 
+def point_to_point(problem: Problem) -> bool:
+    """Whether all that moves goes to one rank each."""
+    return all(destination(s) is not None for s in problem.shards if _moves(s))
+
+
 def hindrance(problem: Problem) -> str:
     """Say why a problem is no point-to-point traffic that can be pipelined; empty if it is."""
     goal = problem.goal
-    if any(_moves(s) and destination(s) is None for s in problem.shards):
+    if not point_to_point(problem):
         return "some shards go to several ranks, or are reduced"
     if not any(map(_moves, problem.shards)) or not problem.topology.links:
         return "nothing moves"

@@ -24,6 +24,7 @@ NEAR = 1e-6
 FEW_UNITS = 64
 SMALL = 6
 """Up to this k CP-SAT is asked for whole units."""
+TACTICS = cpsat.Tactics.RELAXATIONS
 WORK_OF_A_K = 0.4
 """CP-SAT work units for one k."""
 CPSAT_VARIABLES = 4_000
@@ -43,7 +44,7 @@ class Units:
 def whole_units(
     machine: FlowMachine, least: float, optimum: Fraction, rates: Rates, effort: Effort, most: int
 ) -> Iterator[Units]:
-    """Yield whole units, better ones first: no shard cut, the solution itself, few units by CP-SAT, the solution rounded.
+    """Yield whole units, better ones first: no shard cut, the solution itself, few units, the solution rounded.
 
     ``least``: rounds a shard that ``rates`` take; ``optimum``: the same in seconds a byte, exact if it is proven.
     Of the solution itself a shard takes the fewest paths, so it comes first unless its units are small. Raises TimeUp.
@@ -132,8 +133,9 @@ def _whole(machine: FlowMachine, k: int, time: Fraction, effort: Effort) -> Unit
         terms = [n * flow[e] for flow in flows for e, n in row.use if e in flow]
         model.add(sum(terms) <= int(room * row.capacity))
     model.minimize(sum(cost(machine, e) * x for flow in flows for e, x in flow.items()))
-    outcome = cpsat.run(model, work=WORK_OF_A_K, deadline=effort.deadline, seed=0, workers=1, mixed=True)
+    outcome = cpsat.run(model, work=WORK_OF_A_K, deadline=effort.deadline, seed=0, workers=1, tactics=TACTICS)
     if outcome.clock_cut:
+        effort.clock_cut = True
         raise TimeUp
     if outcome.answer is not cpsat.Answer.FOUND:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from acclc.bounds.compute import throughput_bound
@@ -41,6 +41,16 @@ class Flowed:
     """The least k at which the optimum was reached; nought where none was found."""
     optimum: Fraction = Fraction(0)
     time: Fraction = Fraction(0)
+
+    @property
+    def kind(self) -> str:
+        """What it is, for reports."""
+        return "flow"
+
+    @property
+    def of_all(self) -> str:
+        """Of what no schedule is faster, in a sentence."""
+        return "no flow over the ranks that may pass on data is faster, by a linear program"
 
     @property
     def loss(self) -> Fraction:
@@ -82,8 +92,11 @@ def flow_schedule(
             if not best.loss:
                 break
     except TimeUp:
-        return best or Flowed(None, "the deadline passed, or the work was used up", cut=True)
-    return best or Flowed(None, f"it would take more than {most} chunks a shard")
+        if best is None:
+            return Flowed(None, "the deadline passed, or the work was used up", cut=True)
+    if best is not None:
+        return replace(best, cut=effort.clock_cut)
+    return Flowed(None, f"it would take more than {most} chunks a shard")
 
 
 def _found(
