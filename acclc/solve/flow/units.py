@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from acclc.ir.problem import LinkId, Rank
@@ -28,8 +29,9 @@ TACTICS = cpsat.Tactics.RELAXATIONS
 WORK_OF_A_K = 0.4
 """CP-SAT work units for one k."""
 CPSAT_VARIABLES = 4_000
-LOSSES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 100)
-"""Percent that are given away, in turn, where chunks are limited."""
+WORK_OF_A_LIMIT = 2.0
+"""And for as many units as there may be chunks, where these are few."""
+FINE = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,9 @@ def whole_units(
             break
     if met is not None and met.k > FEW_UNITS:
         yield met
-    for percent in LOSSES if most <= SMALL else ():
-        found = _whole(machine, most, target * (1 + Fraction(percent, 100)), effort)
-        if found is not None:
-            yield found
-            break
+    soonest = _soonest(machine, most, effort) if most <= SMALL else None
+    if soonest is not None:
+        yield _whole(machine, most, soonest.time, effort) or soonest
     found_ways = rounded(machine, rates, effort, most)
     if found_ways is not None:
         yield _units(machine, *found_ways)
@@ -111,38 +111,69 @@ def _whole(machine: FlowMachine, k: int, time: Fraction, effort: Effort) -> Unit
     """Ask CP-SAT for k units a shard within a time, on short ways. Raises TimeUp."""
     if machine.size > CPSAT_VARIABLES:
         return None
-    from ortools.sat.python import cp_model
+    model = _UnitModel(machine, k)
+    for row, load in zip(machine.rows, model.loads, strict=True):
+        model.model.add(load <= int(k * time * machine.unit * row.capacity))
+    model.model.minimize(sum(cost(machine, e) * x for flow in model.flows for e, x in flow.items()))
+    return model.solved(effort, WORK_OF_A_K)
 
-    model = cp_model.CpModel()
-    room = k * time * machine.unit
-    flows: list[dict[LinkId, Any]] = []
-    for number, arcs in enumerate(machine.arcs):
-        demand = machine.representatives[number].demand
-        total = k * sum(demand.values())
-        flow = {e: model.new_int_var(0, min(total, int(room * _lanes(machine, e))), "") for e in arcs}
-        flows.append(flow)
-        into: dict[int, list[Any]] = {v: [] for v in machine.nodes_of(number)}
-        for e, x in flow.items():
-            link = machine.links[e]
-            into[link.dst].append(x)
-            if link.src in into:
-                into[link.src].append(-x)
-        for v, terms in into.items():
-            model.add(sum(terms) == k * demand.get(Rank(v), 0))
-    for row in machine.rows:
-        terms = [n * flow[e] for flow in flows for e, n in row.use if e in flow]
-        model.add(sum(terms) <= int(room * row.capacity))
-    model.minimize(sum(cost(machine, e) * x for flow in flows for e, x in flow.items()))
-    outcome = cpsat.run(model, work=WORK_OF_A_K, deadline=effort.deadline, seed=0, workers=1, tactics=TACTICS)
-    if outcome.clock_cut:
-        effort.clock_cut = True
-        raise TimeUp
-    if outcome.answer is not cpsat.Answer.FOUND:
+
+def _soonest(machine: FlowMachine, k: int, effort: Effort) -> Units | None:
+    """Ask CP-SAT for k units a shard that take little time. Raises TimeUp."""
+    if machine.size > CPSAT_VARIABLES:
         return None
-    solver = outcome.solver
-    whole = [{e: n for e, x in flow.items() if (n := int(solver.value(x)))} for flow in flows]
-    return _taken_apart(machine, k, whole)
+    model = _UnitModel(machine, k)
+    scale = lcm(*(row.capacity for row in machine.rows))
+    if scale > FINE:
+        scale = FINE  # rows are then weighed to six digits
+    most = max(scale // row.capacity + 1 for row in machine.rows) * sum(n for _, n in _all_uses(machine)) * model.total
+    time = model.model.new_int_var(0, most, "")
+    for row, load in zip(machine.rows, model.loads, strict=True):
+        model.model.add(load * max(1, scale // row.capacity) <= time)
+    model.model.minimize(time)
+    return model.solved(effort, WORK_OF_A_LIMIT)
 
 
-def _lanes(machine: FlowMachine, link: LinkId) -> int:
-    return int(machine.links[link].capacity / machine.unit)
+def _all_uses(machine: FlowMachine) -> Iterator[tuple[LinkId, int]]:
+    for row in machine.rows:
+        yield from row.use
+
+
+class _UnitModel:
+    """Flows of k units a shard, and what they put on every row."""
+
+    def __init__(self, machine: FlowMachine, k: int) -> None:
+        from ortools.sat.python import cp_model
+
+        self.machine, self.k = machine, k
+        self.model = model = cp_model.CpModel()
+        self.flows: list[dict[LinkId, Any]] = []
+        self.total = 0
+        for number, arcs in enumerate(machine.arcs):
+            demand = machine.representatives[number].demand
+            total = k * sum(demand.values())
+            self.total += total
+            flow = {e: model.new_int_var(0, total, "") for e in arcs}
+            self.flows.append(flow)
+            into: dict[int, list[Any]] = {v: [] for v in machine.nodes_of(number)}
+            for e, x in flow.items():
+                link = machine.links[e]
+                into[link.dst].append(x)
+                if link.src in into:
+                    into[link.src].append(-x)
+            for v, terms in into.items():
+                model.add(sum(terms) == k * demand.get(Rank(v), 0))
+        self.loads = [sum(n * f[e] for f in self.flows for e, n in row.use if e in f) for row in machine.rows]
+
+    def solved(self, effort: Effort, work: float) -> Units | None:
+        """Return the units that the solver finds. Raises TimeUp."""
+        outcome = cpsat.run(self.model, work=work, deadline=effort.deadline, seed=0, workers=1, tactics=TACTICS)
+        if outcome.clock_cut:
+            effort.clock_cut = True
+            raise TimeUp
+        if outcome.answer is not cpsat.Answer.FOUND:
+            return None
+        value = outcome.solver.value
+        return _taken_apart(
+            self.machine, self.k, [{e: n for e, x in f.items() if (n := int(value(x)))} for f in self.flows]
+        )

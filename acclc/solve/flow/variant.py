@@ -12,8 +12,8 @@ from acclc.ir.schedule import Schedule
 from acclc.solve.flow.assemble import schedule_of
 from acclc.solve.flow.machine import FlowMachine
 from acclc.solve.flow.program import VARIABLES, Rates, solve
-from acclc.solve.flow.task import flow_task, hindrance
-from acclc.solve.flow.units import whole_units
+from acclc.solve.flow.task import FlowTask, flow_task, hindrance
+from acclc.solve.flow.units import CPSAT_VARIABLES, whole_units
 from acclc.solve.packing.check import seconds_per_byte
 from acclc.solve.packing.flows import Effort, TimeUp
 from acclc.solve.protocol import Deadline
@@ -53,6 +53,16 @@ class Flowed:
         return "no flow over the ranks that may pass on data is faster, by a linear program"
 
     @property
+    def chunks(self) -> int:
+        """Most chunks a shard."""
+        return 0 if self.schedule is None else self.schedule.chunks_per_shard
+
+    @property
+    def rank(self) -> tuple[Fraction, int, int]:
+        """Less is better: the time, then all chunks, then units."""
+        return self.time, 0 if self.schedule is None else len(self.schedule.chunks), self.k
+
+    @property
     def loss(self) -> Fraction:
         """How much more time than the optimum, where chunks are limited."""
         return self.time / self.optimum - 1 if self.optimum else Fraction(0)
@@ -80,16 +90,18 @@ def flow_schedule(
     least = throughput_bound(problem).time_per_byte if bound is None else bound
     best: Flowed | None = None
     try:
-        machine = FlowMachine(flow_task(problem), symmetry and problem.goal.hints.symmetry)
-        if machine.size > VARIABLES:
-            return Flowed(None, f"its program would have {machine.size} variables, more than {VARIABLES}")
-        solution = solve(machine, least, effort)
-        if solution is None:
-            return Flowed(None, "no way leads to some rank where only some ranks may pass on data")
-        for found in _found(problem, machine, least, solution, effort, most):
-            if best is None or found.time < best.time:
-                best = found
-            if not best.loss:
+        for machine in _machines(flow_task(problem), symmetry and problem.goal.hints.symmetry):
+            if machine.size > VARIABLES:
+                return Flowed(None, f"its program would have {machine.size} variables, more than {VARIABLES}")
+            solution = solve(machine, least, effort)
+            if solution is None:
+                return Flowed(None, "no way leads to some rank where only some ranks may pass on data")
+            for found in _found(problem, machine, least, solution, effort, most):
+                if best is None or found.rank < best.rank:
+                    best = found
+                if not found.loss:
+                    break
+            if best is not None and not best.loss and best.chunks == 1:
                 break
     except TimeUp:
         if best is None:
@@ -97,6 +109,14 @@ def flow_schedule(
     if best is not None:
         return replace(best, cut=effort.clock_cut)
     return Flowed(None, f"it would take more than {most} chunks a shard")
+
+
+def _machines(task: FlowTask, symmetry: bool) -> Iterator[FlowMachine]:
+    """Yield the machine with the symmetries found, then, if it is not large, without: they may cost a cut more."""
+    machine = FlowMachine(task, symmetry)
+    yield machine
+    if len(machine.group) > 1 and machine.size * len(machine.group) <= CPSAT_VARIABLES:
+        yield FlowMachine(task, False)
 
 
 def _found(
