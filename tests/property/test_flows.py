@@ -55,10 +55,14 @@ def any_case(seed: int, most: int = 7) -> tuple[Problem, str]:
     topology, collective = any_machine(rng, most), COLLECTIVES[seed % len(COLLECTIVES)]
     ranks = len(topology.ranks)
     if collective == "custom":
-        shards = [
-            (rng.sample(range(ranks), 1 if reduced else rng.randint(1, 2)), [rng.randrange(ranks)], reduced)
-            for reduced in (rng.random() < 0.2 for _ in range(rng.randint(1, 8)))
-        ]
+        shards = []
+        for _ in range(rng.randint(1, 8)):
+            reduced = rng.random() < 0.2
+            held = rng.sample(range(ranks), 1 if reduced else rng.randint(1, 2))
+            kept = [held[0]] if rng.random() < 0.3 else []  # a holder may need it, too
+            others = [r for r in range(ranks) if r not in held]
+            away = rng.sample(others, min(len(others), rng.randint(0, 1)))
+            shards.append((held, [*kept, *away], reduced))
         task = custom(topology, shards)
     else:
         shift = rng.randint(1, ranks - 1)
