@@ -8,8 +8,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from acclc.bounds.families import family
+from acclc.bounds.loads import value
+from acclc.bounds.words import certificate_words
 from acclc.ir.problem import GoalKind, Problem
-from acclc.ir.result import Bound, Result, Solution, Status
+from acclc.ir.result import Bound, Result, Solution, Status, ThroughputBound
 from acclc.ir.schedule import Schedule
 from acclc.solve.frontier import rounds_per_chunk
 from acclc.solve.protocol import Budget, Deadline, Progress, Report
@@ -58,6 +60,19 @@ def packings_of(
     simple = packed_schedule(problem, deadline, max_trees=1, bound=least)
     shallower = simple.schedule is not None and simple.schedule.steps < best.schedule.steps
     return [simple, best] if shallower else [best]
+
+
+def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed]) -> Bound:
+    """Return the bound, or a greater one that a flow brought the proof of: by symmetries it solves larger programs."""
+    for packed in packings:
+        if packed.certificate is not None:
+            time = value(problem, packed.certificate)
+            if time > bound.throughput.time_per_byte and bound.rounds_per_chunk is not None:
+                rounds = bound.rounds_per_chunk * time / bound.throughput.time_per_byte
+                words = certificate_words(problem, packed.certificate)
+                bound = replace(bound, throughput=ThroughputBound(time, packed.certificate, words))
+                bound = replace(bound, rounds_per_chunk=rounds)
+    return bound
 
 
 def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | Flowed]) -> Result:

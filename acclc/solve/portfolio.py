@@ -11,7 +11,7 @@ from acclc.ir.schedule import Schedule
 from acclc.solve import limits
 from acclc.solve.frontier import Unreachable, bound_of, mark_optimal, non_dominated, rounds_per_chunk
 from acclc.solve.greedy import schedules_of
-from acclc.solve.pipelined import packings_of, with_packings
+from acclc.solve.pipelined import packings_of, tightened, with_packings
 from acclc.solve.protocol import Budget, Deadline, Progress, Report, silent
 
 SHORT_WORK = 0.5
@@ -60,6 +60,7 @@ class Portfolio:
         except KeyboardInterrupt:
             packings, exact = [], Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
         else:
+            bound = tightened(problem, bound, packings)
             met = any(p.time == bound.throughput.time_per_byte for p in packings)
             if problem.goal.kind is GoalKind.BANDWIDTH and met:
                 # as fast in steps would be nicer, since nothing waits for a slice, but it is not worth a long search

@@ -8,6 +8,7 @@ solution is a vertex: beside one path for each shard it has no more paths than t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -29,21 +30,34 @@ Rates = list[dict[LinkId, float]]
 """Shards on each link, by representative."""
 
 
-def solve(machine: FlowMachine, bound: Fraction, effort: Effort) -> tuple[float, Rates] | None:
-    """Return the least time (in rounds a shard, a float; at least the bound) and flows within it.
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The least time (rounds a shard; at least the bound), and flows within it.
 
-    ``bound``: proven, in seconds a byte of shard. None where no flow reaches all ends. Raises TimeUp.
+    ``lengths``: of every link, as the dual has them where the time is above the bound; they prove it if all may relay.
+    """
+
+    time: float
+    rates: Rates
+    lengths: tuple[float, ...] = ()
+
+
+def solve(machine: FlowMachine, bound: Fraction, effort: Effort) -> Solution | None:
+    """Return the optimum. ``bound``: proven, in seconds a byte of shard. None where no flow reaches all ends.
+
+    Raises TimeUp.
     """
     least = float(bound * machine.unit)
     program = _Program(machine, effort)
     found = program.shortest(least)
+    lengths: tuple[float, ...] = ()
     if found is None:
         time = program.fastest()
         if time is None:
             return None
-        least = max(least, time)
+        least, lengths = max(least, time), program.lengths()
         found = program.shortest(least * (1 + SLACK)) or program.shortest(least * (1 + 1000 * SLACK))
-    return None if found is None else (least, found)
+    return None if found is None else Solution(least, found, lengths)
 
 
 class _Program:
@@ -57,8 +71,10 @@ class _Program:
         self._time = self._solver.NumVar(0, infinite, "")
         self._flows = [{e: self._solver.NumVar(0, infinite, "") for e in arcs} for arcs in machine.arcs]
         self._balance()
+        self._rows: list[Any] = []
         for row in machine.rows:
             limit = self._solver.Constraint(-infinite, 0)
+            self._rows.append(limit)
             limit.SetCoefficient(self._time, -row.capacity)
             for flow in self._flows:
                 for e, n in row.use:
@@ -85,6 +101,16 @@ class _Program:
         objective.Clear()
         objective.SetCoefficient(self._time, 1)
         return float(self._time.solution_value()) if self._run() else None
+
+    def lengths(self) -> tuple[float, ...]:
+        """Return what the rows' prices make of each link, after :meth:`fastest`; empty where links share budgets."""
+        if self._machine.task.topology.budgets:
+            return ()
+        found = [0.0] * len(self._machine.links)
+        for row, limit in zip(self._machine.rows, self._rows, strict=True):
+            for link, n in row.use:
+                found[link] += n * abs(float(limit.dual_value()))
+        return tuple(found)
 
     def shortest(self, time: float) -> Rates | None:
         """Return flows within a time that use the least of links; None where there are none."""

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from acclc.bounds.compute import throughput_bound
-from acclc.ir.problem import Problem
+from acclc.bounds.loads import value
+from acclc.bounds.rationalize import best_rounding
+from acclc.ir.problem import LinkId, Problem
+from acclc.ir.result import FlowDual
 from acclc.ir.schedule import Schedule
 from acclc.solve.flow.assemble import schedule_of
 from acclc.solve.flow.machine import FlowMachine
-from acclc.solve.flow.program import VARIABLES, Rates, solve
+from acclc.solve.flow.program import VARIABLES, Solution, solve
 from acclc.solve.flow.task import FlowTask, flow_task, hindrance
 from acclc.solve.flow.units import CPSAT_VARIABLES, whole_units
 from acclc.solve.packing.check import seconds_per_byte
@@ -41,6 +44,8 @@ class Flowed:
     """The least k at which the optimum was reached; nought where none was found."""
     optimum: Fraction = Fraction(0)
     time: Fraction = Fraction(0)
+    certificate: FlowDual | None = None
+    """What proves the optimum, where it is above the bound that was known; its worth is for ``bounds`` to say."""
 
     @property
     def kind(self) -> str:
@@ -89,6 +94,7 @@ def flow_schedule(
     effort = Effort(deadline or Deadline())
     least = throughput_bound(problem).time_per_byte if bound is None else bound
     best: Flowed | None = None
+    certificate: FlowDual | None = None
     try:
         for machine in _machines(flow_task(problem), symmetry and problem.goal.hints.symmetry):
             if machine.size > VARIABLES:
@@ -96,6 +102,7 @@ def flow_schedule(
             solution = solve(machine, least, effort)
             if solution is None:
                 return Flowed(None, "no way leads to some rank where only some ranks may pass on data")
+            certificate = certificate or _certificate(problem, solution)
             for found in _found(problem, machine, least, solution, effort, most):
                 if best is None or found.rank < best.rank:
                     best = found
@@ -107,7 +114,7 @@ def flow_schedule(
         if best is None:
             return Flowed(None, "the deadline passed, or the work was used up", cut=True)
     if best is not None:
-        return replace(best, cut=effort.clock_cut)
+        return replace(best, cut=effort.clock_cut, certificate=certificate)
     return Flowed(None, f"it would take more than {most} chunks a shard")
 
 
@@ -119,16 +126,30 @@ def _machines(task: FlowTask, symmetry: bool) -> Iterator[FlowMachine]:
         yield FlowMachine(task, False)
 
 
+def _certificate(problem: Problem, solution: Solution) -> FlowDual | None:
+    """Return the dual's lengths as fractions; None where the bound was the optimum."""
+    unit = problem.topology.unit
+    if unit is None or not solution.lengths:
+        return None
+
+    def dual(lengths: tuple[Fraction, ...]) -> FlowDual:
+        return FlowDual(tuple((LinkId(e), y) for e, y in enumerate(lengths) if y > 0))
+
+    target = solution.time / float(unit)
+    found = best_rounding(solution.lengths, dual, lambda lengths: value(problem, lengths), target)
+    return None if found is None else found[1]
+
+
 def _found(
     problem: Problem,
     machine: FlowMachine,
     bound: Fraction,
-    solution: tuple[float, Rates],
+    solution: Solution,
     effort: Effort,
     most: int,
 ) -> Iterator[Flowed]:
     """Yield schedules within the limit on chunks. Raises TimeUp."""
-    least, rates = solution
+    least, rates = solution.time, solution.rates
     proven = least <= bound * machine.unit
     optimum = bound if proven else Fraction(least) / machine.unit
     exact_k = 0

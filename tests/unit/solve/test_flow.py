@@ -11,7 +11,9 @@ from packing_cases import random_machine
 from solve_cases import both, custom, dgx1, full, hypercube, line, machine, problem, ring, star, torus
 
 from acclc.bounds import bound
+from acclc.bounds.loads import value
 from acclc.ir.problem import Goal, Hints, LinkId, Rank
+from acclc.solve.flow import flow_schedule
 from acclc.solve.flow.machine import FlowMachine
 from acclc.solve.flow.paths import shares, ways
 from acclc.solve.flow.program import solve
@@ -32,7 +34,7 @@ def solved(task, symmetry=False):
     flows = rate_machine(task, symmetry)
     found = solve(flows, bound(task).throughput.time_per_byte, Effort())
     assert found is not None
-    return flows, *found
+    return flows, found.time, found.rates
 
 
 def least_over_all_paths(task):
@@ -193,6 +195,18 @@ def test_relays_are_kept_to(seed, relay):
 def test_who_cannot_be_reached_without_relays():
     task = problem(line(3), "all_to_all", goal=Goal(hints=Hints(relays=())))
     assert solve(rate_machine(task), bound(task).throughput.time_per_byte, Effort()) is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(0, 2), st.booleans())
+def test_lengths_prove_the_optimum(seed, gpus, switches, symmetry):
+    """From no bound at all: what the dual's lengths are worth is for the bounds to say."""
+    task = problem(random_machine(seed, gpus, switches), "all_to_all")
+    flow = flow_schedule(task, bound=Fraction(0), symmetry=symmetry)
+    assert flow.certificate is not None
+    proven = bound(task).throughput.time_per_byte
+    assert value(task, flow.certificate) == flow.time == flow.optimum == proven
+    assert flow_schedule(task, bound=proven).certificate is None
 
 
 def test_short_ways_come_first():

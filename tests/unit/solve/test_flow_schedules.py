@@ -8,6 +8,7 @@ from packing_cases import a100, mi250
 from solve_cases import custom, dgx1, hypercube, line, machine, problem, relabelled, ring, star, torus, without_pair
 
 from acclc.bounds import bound
+from acclc.bounds import flow as flow_bounds
 from acclc.ir.problem import Goal, GoalKind, Hints, Rank
 from acclc.ir.result import Status
 from acclc.ir.schedule import OWN
@@ -17,6 +18,7 @@ from acclc.solve.pipelined import packings_of, with_packings
 from acclc.solve.portfolio import solve
 from acclc.solve.protocol import Budget, Deadline, silent
 from acclc.verify import check_kernel, check_program, check_schedule
+from acclc.verify.certificate import check_certificate
 
 
 def verified(task, schedule, lowered=False):
@@ -168,6 +170,19 @@ def test_the_portfolio_adds_what_is_strictly_better():
     assert steps
     assert last == solution.schedule
     assert not any(s.pipelined for s in steps)
+
+
+def test_a_bound_that_is_too_low_is_raised(monkeypatch):
+    """Where the program of the bounds would be too large, the smaller one by symmetries proves as much."""
+    task = problem(hypercube(4), "all_to_all", goal=Goal(GoalKind.BANDWIDTH))
+    best = bound(task)
+    monkeypatch.setattr(flow_bounds, "ROW_LIMIT", 0)
+    low = bound(task)
+    assert low.rounds_per_chunk < best.rounds_per_chunk == 8
+    result = solve(task)
+    assert result.status is Status.OPTIMAL
+    assert result.bound.rounds_per_chunk == 8
+    assert check_certificate(task, result.bound).ok
 
 
 def test_the_loss_is_noted():
