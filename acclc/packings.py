@@ -1,4 +1,4 @@
-"""What reports say of a pipelined packing of trees: its size, its loss, and from which size on it is the best."""
+"""What reports say of a pipelined schedule, a packing of trees or a flow: its size, loss, and where it is the best."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from acclc.simulate.sizes import size_words
 class PackingFacts:
     """Facts of one pipelined variant, all read off its schedule and the bound."""
 
+    kind: str
+    """``packing`` (of trees) or ``flow``, whose trees are paths."""
     k: int
     """Units that a shard is cut into: every tree carries some of them."""
     trees: int
+    """Those of shards that move."""
     depth: int
     """Levels of transfers; of a reduction that all need, up and down together."""
     loss: Fraction
@@ -33,6 +36,7 @@ class PackingFacts:
     def to_dict(self) -> dict[str, Any]:
         """The entry of ``--json``."""
         return {
+            "kind": self.kind,
             "k": self.k,
             "trees": self.trees,
             "depth": self.depth,
@@ -44,14 +48,15 @@ class PackingFacts:
 
 
 def packing_facts(compiled: CompiledCollective, variant: Variant) -> PackingFacts | None:
-    """Return the facts of a packing; None for a schedule in steps."""
+    """Return the facts of a pipelined schedule; None for a schedule in steps."""
     schedule, least = variant.schedule, compiled.proof.bound.throughput.time_per_byte
     if not schedule.pipelined:
         return None
     first = next((v for v in compiled.variants if v.min_bytes == 0), None)
     return PackingFacts(
+        kind=schedule.strategy,
         k=lcm(*(c.end.denominator for c in schedule.chunks)),
-        trees=len(schedule.chunks),
+        trees=len({t.chunk for t in schedule.transfers}),
         depth=schedule.steps,
         loss=variant.time_per_byte / least - 1 if least else Fraction(0),
         min_bytes=variant.min_bytes,
@@ -61,14 +66,15 @@ def packing_facts(compiled: CompiledCollective, variant: Variant) -> PackingFact
 
 
 def packing_words(compiled: CompiledCollective) -> list[str]:
-    """A sentence for each packing of a collective."""
+    """A sentence for each pipelined schedule of a collective."""
     found = ((v, packing_facts(compiled, v)) for v in compiled.variants)
     return [_words(v, facts) for v, facts in found if facts is not None]
 
 
 def _words(variant: Variant, facts: PackingFacts) -> str:
-    trees = f"{facts.trees} tree{'' if facts.trees == 1 else 's'}"
-    text = f"{variant.id}: pipelined packing of {trees}, k = {facts.k}, depth {facts.depth}, "
+    what = "path" if facts.kind == "flow" else "tree"
+    trees = f"{facts.trees} {what}{'' if facts.trees == 1 else 's'}"
+    text = f"{variant.id}: pipelined {facts.kind} of {trees}, k = {facts.k}, depth {facts.depth}, "
     text += "at the bound" if facts.loss == 0 else f"{float(100 * facts.loss):.3g} % above the bound"
     how = "by simulation" if facts.simulated else "by the closed form (too large to simulate)"
     if facts.min_bytes is None:

@@ -27,11 +27,12 @@ Traffic = dict[tuple[int, ...], Counter[int]]
 
 
 def traffic(problem: Problem) -> Traffic:
-    """Return the shards that go to one rank: copied ones from any holder, reduced ones of one contribution."""
+    """Return the shards that one rank lacks: copied ones from any holder, reduced ones of one contribution."""
     found: Traffic = {}
     for c in shard_classes(problem.shards):
-        if len(c.targets) == 1 and c.sources and c.needed & ~c.held and (len(c.sources) == 1 or not c.reduced):
-            found.setdefault(tuple(sorted(c.sources)), Counter())[c.targets[0]] += c.count
+        lacking = c.needed & ~c.held
+        if lacking.bit_count() == 1 and c.sources and (len(c.sources) == 1 or not c.reduced):
+            found.setdefault(tuple(sorted(c.sources)), Counter())[lacking.bit_length() - 1] += c.count
     return found
 
 

@@ -1,18 +1,23 @@
-"""Where steps do not reach the throughput bound, a pipelined packing of trees is put beside them."""
+"""Where steps do not reach the throughput bound, a pipelined packing of trees, or a flow, is put beside them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from acclc.bounds.families import family
+from acclc.bounds.loads import value
+from acclc.bounds.words import certificate_words
 from acclc.ir.problem import GoalKind, Problem
-from acclc.ir.result import Bound, Result, Solution, Status
+from acclc.ir.result import Bound, Result, Solution, Status, ThroughputBound
 from acclc.ir.schedule import Schedule
 from acclc.solve.frontier import rounds_per_chunk
 from acclc.solve.protocol import Budget, Deadline, Progress, Report
 
 if TYPE_CHECKING:
+    from acclc.solve.flow.variant import Flowed
     from acclc.solve.packing.variant import Packed
 
 WANTED = (GoalKind.BANDWIDTH, GoalKind.PARETO, GoalKind.SIZES)
@@ -22,21 +27,30 @@ SHARE = 0.5
 """The part of a deadline's time that packing may take."""
 
 
-def packings_of(problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report) -> list[Packed]:
+def packings_of(
+    problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report
+) -> list[Packed | Flowed]:
     """Return packings that may serve the goal, the best last; none where a known schedule is at the bound already.
 
     They are looked for before the exact search, which would take all the time there is: packing takes little of it.
     Beside the best one there is one with a single tree a shard, where it is shallower: it is sooner filled.
+    Of what goes from one place to one place there is a flow in their stead.
     """
     unit, least = problem.topology.unit, bound.throughput.time_per_byte
     if problem.goal.kind not in WANTED or not least or unit is None:
         return []
     if any(rounds_per_chunk(s) == bound.rounds_per_chunk for s in known):
         return []
+    from acclc.solve.flow import flow_schedule, point_to_point
     from acclc.solve.packing import packed_schedule
 
     left = budget.deadline.remaining()
     deadline = Deadline.after(None if left is None else left * SHARE)
+    if family(problem) is None and point_to_point(problem):
+        flow = flow_schedule(problem, deadline, bound=least)
+        if flow.schedule is not None:
+            report(Progress(f"flow: {flow.schedule.id}", flow.time * unit, bound.rounds_per_chunk))
+        return [flow]
     best = packed_schedule(problem, deadline, bound=least)
     if best.schedule is None:
         return [best]
@@ -48,7 +62,20 @@ def packings_of(problem: Problem, bound: Bound, known: list[Schedule], budget: B
     return [simple, best] if shallower else [best]
 
 
-def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> Result:
+def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed]) -> Bound:
+    """Return the bound, or a greater one that a flow brought the proof of: by symmetries it solves larger programs."""
+    for packed in packings:
+        if packed.certificate is not None:
+            time = value(problem, packed.certificate)
+            if time > bound.throughput.time_per_byte and bound.rounds_per_chunk is not None:
+                rounds = bound.rounds_per_chunk * time / bound.throughput.time_per_byte
+                words = certificate_words(problem, packed.certificate)
+                bound = replace(bound, throughput=ThroughputBound(time, packed.certificate, words))
+                bound = replace(bound, rounds_per_chunk=rounds)
+    return bound
+
+
+def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | Flowed]) -> Result:
     """Add pipelined schedules to the end of a result where they are strictly better in throughput.
 
     For the goal ``bandwidth`` one takes the place of the others. The stepped ones keep their proofs.
@@ -61,27 +88,25 @@ def with_packings(problem: Problem, result: Result, packings: list[Packed]) -> R
         return result
     for packed in packings:
         if packed.schedule is None:
-            notes = (*result.notes, f"no packing of trees: {packed.reason}")
+            notes = (*result.notes, f"no {packed.kind}: {packed.reason}")
             return replace(result, notes=notes, reproducible=result.reproducible and not packed.cut)
         if best is None or packed.time < best:
             result, best = _added(problem, result, packed.schedule, packed.time), packed.time
         result = replace(result, reproducible=result.reproducible and not packed.cut)
-    if packings[-1].loss:
-        result = replace(result, notes=(*result.notes, _loss_words(packings[-1])))
-    elif packings[-1].of_all_trees and packings[-1].time > result.bound.throughput.time_per_byte:
-        words = "packing: no schedule that sends every piece along trees is faster, by a linear program over cuts"
-        result = replace(result, notes=(*result.notes, words))
-    return result
+    return replace(result, notes=(*result.notes, *_notes(packings[-1], result.bound)))
 
 
-def _loss_words(packed: Packed) -> str:
-    """What k the optimum would have needed, and what it costs that another was taken."""
-    most = max(packed.packings, key=lambda p: p.loss)
-    exact = f"k = {most.exact_k} units a shard" if most.exact_k else "more units a shard than were looked at"
-    return (
-        f"packing: the optimum takes {exact}; so that no shard has too many chunks, "
-        f"k = {most.k} was taken, which costs {float(100 * packed.loss):.3g} %"
-    )
+def _notes(packed: Packed | Flowed, bound: Bound) -> tuple[str, ...]:
+    """What k the optimum would have needed, and what it costs that another was taken; or why the bound is not met."""
+    if packed.loss:
+        exact = f"k = {packed.exact_k} units a shard" if packed.exact_k else "more units a shard than were looked at"
+        return (
+            f"{packed.kind.split()[0]}: the optimum takes {exact}; so that no shard has too many chunks, "
+            f"k = {packed.k} was taken, which costs {float(100 * packed.loss):.3g} %",
+        )
+    if packed.of_all and packed.time > bound.throughput.time_per_byte:
+        return (f"{packed.kind.split()[0]}: {packed.of_all}",)
+    return ()
 
 
 def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction) -> Result:

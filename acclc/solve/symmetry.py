@@ -9,7 +9,7 @@ grown greedily from automorphisms none of whose powers leaves an item in place.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from acclc.ir.problem import LinkId, Rank, Topology
@@ -84,8 +84,12 @@ def _image(network: Network, on_edges: Permutation, moves: Iterable[tuple[Edge, 
     return tuple((network.edges[on_edges[e.id]], s) for e, s in moves)
 
 
-def automorphisms(topology: Topology) -> list[Automorphism]:
-    """Return automorphisms, the identity first: all of them on machines with few, some on the others."""
+def automorphisms(topology: Topology, per_image: int = PER_IMAGE, effort: int = EFFORT_PER_IMAGE) -> list[Automorphism]:
+    """Return automorphisms, the identity first: all of them on machines with few, some on the others.
+
+    For each node that may be the first node's image ``per_image`` of them are looked for, with so much ``effort`` a
+    node of the machine.
+    """
     result: list[Automorphism] = []
     between = _links_between(topology)
     colour = _refined_colours(topology, between)
@@ -94,7 +98,7 @@ def automorphisms(topology: Topology) -> list[Automorphism]:
         return []
     first, around = order[0], _rates_around(topology, between)
     for image in [first, *(n for n in range(len(topology.nodes)) if n != first and colour[n] == colour[first])]:
-        for nodes in _extend(around, colour, order, image):
+        for nodes in _extend(around, colour, order, image, (per_image, effort)):
             found = _with_links(topology, between, nodes)
             if found is not None:
                 result.append(found)
@@ -166,9 +170,10 @@ def _extend(
     colour: Sequence[int],
     order: Sequence[int],
     image: int,
+    limits: tuple[int, int],
 ) -> Iterator[Permutation]:
-    """Yield node permutations that take the first of ``order`` to ``image``, within the effort."""
-    count = len(order)
+    """Yield node permutations that take the first of ``order`` to ``image``, so many, within the effort a node."""
+    count, (most, patience) = len(order), limits
     chosen = [image]
     used = {image}
     image_of = {order[0]: image}
@@ -202,7 +207,7 @@ def _extend(
                     image_of[node] = target
                     step_back = False
                     break
-        if found >= PER_IMAGE or effort > EFFORT_PER_IMAGE * count:
+        if found >= most or effort > patience * count:
             return
         if step_back:
             used.discard(chosen.pop())
@@ -276,26 +281,10 @@ class Symmetries:
         """Grow a group from several starts and keep the largest, and below it groups of one generator."""
         of = {a.nodes: a for a in found}
         movers = [a.nodes for a in found if self._free(a.nodes)]
-        largest: list[Permutation] = []
-        for start in range(min(STARTS, len(movers))):
-            group: list[Permutation] = []
-            generators: list[Permutation] = []
-            for nodes in [*movers[start:], *movers[:start]]:
-                if nodes in group:
-                    continue
-                larger = self._closure([*generators, nodes])
-                if larger is not None:
-                    group = larger
-                    generators.append(nodes)
-                if len(group) >= len(self._network.ranks):
-                    break
-            if len(group) > len(largest):
-                largest = group
-            if len(largest) >= len(self._network.ranks):
-                break
+        largest = free_group(movers, self._free, len(self._network.ranks))
         chosen = [largest] if largest else []
         for nodes in largest[1:]:
-            small = self._closure([nodes])
+            small = closure([nodes], self._free)
             if small is not None and len(small) < len(chosen[-1]) and len(chosen) < 3:
                 chosen.append(small)
         between = _links_between(self._network.topology)
@@ -317,21 +306,56 @@ class Symmetries:
         image = _image_of(key, nodes)
         return image != key and self._tally[image] == count
 
-    def _closure(self, generators: Sequence[Permutation]) -> list[Permutation] | None:
-        """Return the group of some permutations, the identity first; None if it is not free, or too large."""
-        identity = tuple(range(len(generators[0])))
-        group = [identity]
-        known = {identity}
-        for element in group:
-            for g in generators:
-                product = tuple(g[n] for n in element)
-                if product in known:
-                    continue
-                if len(group) >= GROUP_LIMIT or not self._free(product):
-                    return None
-                known.add(product)
-                group.append(product)
-        return group
+
+def free_group(movers: Sequence[Permutation], free: Callable[[Permutation], bool], enough: int) -> list[Permutation]:
+    """Return the largest group, the identity first, that greedy growth from some starts finds; empty if there is none.
+
+    ``free`` says of a permutation whether it may be in the group; ``movers`` are some that may. ``enough``: an order
+    with which the search is content.
+    """
+    largest: list[Permutation] = []
+    for start in range(min(STARTS, len(movers))):
+        group: list[Permutation] = []
+        generators: list[Permutation] = []
+        for nodes in [*movers[start:], *movers[:start]]:
+            if nodes in group:
+                continue
+            larger = closure([*generators, nodes], free)
+            if larger is not None:
+                group = larger
+                generators.append(nodes)
+            if len(group) >= enough:
+                break
+        if len(group) > len(largest):
+            largest = group
+        if len(largest) >= enough:
+            break
+    return largest
+
+
+def closure(generators: Sequence[Permutation], free: Callable[[Permutation], bool]) -> list[Permutation] | None:
+    """Return the group of some permutations, the identity first; None if it is not free, or too large."""
+    identity = tuple(range(len(generators[0])))
+    group = [identity]
+    known = {identity}
+    for element in group:
+        for g in generators:
+            product = tuple(g[n] for n in element)
+            if product in known:
+                continue
+            if len(group) >= GROUP_LIMIT or not free(product):
+                return None
+            known.add(product)
+            group.append(product)
+    return group
+
+
+def automorphism(topology: Topology, nodes: Permutation) -> Automorphism | None:
+    """Return what a permutation of the nodes that keeps links does to links and budgets; None if budgets are not kept.
+
+    It may be made of automorphisms: their products have no links of their own written down.
+    """
+    return _with_links(topology, _links_between(topology), nodes)
 
 
 def _image_of(key: Key, nodes: Permutation) -> Key:

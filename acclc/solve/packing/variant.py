@@ -44,6 +44,32 @@ class Packed:
     """Whether no schedule that sends every piece up one tree and down another is faster (by the linear program)."""
 
     @property
+    def certificate(self) -> None:
+        """What proves the optimum, where it is above the bound that was known: cuts are known."""
+        return None
+
+    @property
+    def kind(self) -> str:
+        """What it is, for reports."""
+        return "packing of trees"
+
+    @property
+    def of_all(self) -> str:
+        """Of what no schedule is faster, in a sentence; empty where that is not known."""
+        words = "no schedule that sends every piece along trees is faster, by a linear program over cuts"
+        return words if self.of_all_trees else ""
+
+    @property
+    def k(self) -> int:
+        """Units a shard, of the packing that loses the most."""
+        return max(self.packings, key=lambda p: p.loss).k
+
+    @property
+    def exact_k(self) -> int:
+        """The least k at which that packing's optimum was reached; nought where none was found."""
+        return max(self.packings, key=lambda p: p.loss).exact_k
+
+    @property
     def packings(self) -> tuple[Packing, ...]:
         """Those that were made."""
         return tuple(p for p in (self.gather, self.spread) if p is not None)
