@@ -59,7 +59,7 @@ def _detect(source: Source) -> tuple[str, Any]:
         raise _unknown(source, "the file is empty")
     if text.startswith("<"):
         return "nccl", None
-    if text.startswith(("{", "[")) and not re.match(r"\[\w+@", text):
+    if re.match(r"\{|\[\s*[\[{\"\]]", text):
         root = json_reader.read(source)
         return _json_format(source, root), root
     folded = source.text.lower()

@@ -187,6 +187,10 @@ def _take(current: _Open, line: _Line, cell: re.Pattern[str]) -> bool:
         rest = tokens[len(added) :]
         current.rows.append((name, cells + added, rest, _behind(line.raw, tokens, len(added) - 1)))
         return True
+    if current.rows and not current.rows[-1][2] and all(map(_is_affinity, tokens)):  # wrapped right behind the cells
+        name, cells, _, _ = current.rows.pop()
+        current.rows.append((name, cells, tokens, "\t" + line.raw))
+        return True
     return False
 
 
@@ -208,9 +212,13 @@ def _wrapped_header(tokens: list[Token], cell: re.Pattern[str]) -> tuple[list[To
 def _until_affinity(cells: list[Token], cell: re.Pattern[str]) -> list[Token]:
     """Cut cells where the affinities begin: a row may end before its last cell."""
     for i, token in enumerate(cells):
-        if not cell.match(token.text) and (_AFFINITY_RANGE.match(token.text) or token.text == "N/A"):
+        if not cell.match(token.text) and _is_affinity(token):
             return cells[:i]
     return cells
+
+
+def _is_affinity(token: Token) -> bool:
+    return bool(_AFFINITY_RANGE.match(token.text)) or token.text == "N/A"
 
 
 def _behind(raw: str, tokens: list[Token], cells: int) -> str:

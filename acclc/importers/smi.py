@@ -188,12 +188,13 @@ def _add_pcie(
     below = {d: switches[i] for i, s in enumerate(tree.switches) for d in s.devices}
     for device, name in enumerate(table.names):
         above = below[device] if device in below else hosts[tree.on_host[device]]
+        where = f"row of line {table.lines[device]}" if table.lines[device] else "no row of its own"
         if device < table.gpus:
-            draft.link(gpus[device], above, 1, link)
+            draft.link(gpus[device], above, 1, link, where)
         else:
             wire = wire or classes.net(draft, settings)
             card = draft.node(NodeKind.NIC, "card", name)
-            draft.link(card, above, 1, wire, name)
+            draft.link(card, above, 1, wire, f"{name}, {where}")
     if wire:
         draft.assume(
             "each network card is of 100 Gbit/s, which no matrix says; `--set net=25` is for one of 200 Gbit/s"

@@ -17,7 +17,7 @@ _KNOWN = ("X", "NV1", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "C2C", "DIS")
 
 @dataclass(slots=True)
 class Table:
-    """A matrix as data: devices (GPUs first, in the order of the columns), and the cell of each pair."""
+    """A matrix as data: devices (GPUs first, by number), and the cell of each pair."""
 
     names: list[str]
     gpus: int
@@ -48,7 +48,7 @@ def read_table(draft: Draft, found: Matrix) -> Table | None:
     if names is None:
         return None
     number = {name: i for i, name in enumerate(names)}
-    order = sorted(range(len(names)), key=lambda i: (not DEVICE.match(names[i]), i))
+    order = sorted(range(len(names)), key=lambda i: _rank(names[i], i))
     place = {old: new for new, old in enumerate(order)}
     table = Table([names[i] for i in order], sum(1 for n in names if DEVICE.match(n)))
     table.cpus, table.numa, table.lines = ([""] * len(names), [""] * len(names), [0] * len(names))
@@ -68,6 +68,11 @@ def read_table(draft: Draft, found: Matrix) -> Table | None:
     _missing_rows(draft, found, names, seen)
     _pairs(draft, said, place, names, table, seen)
     return table
+
+
+def _rank(name: str, column: int) -> tuple[int, int]:
+    """GPUs by their number, then the cards in the order of the columns."""
+    return (0, int(name[3:])) if DEVICE.match(name) else (1, column)
 
 
 def _names(draft: Draft, found: Matrix) -> list[str] | None:
