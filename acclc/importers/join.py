@@ -84,12 +84,13 @@ def _ports(box: Topology, settings: Settings) -> tuple[tuple[Port, ...], str]:
         return ranks, f"Assumed: a network card for each GPU, since the box has none; {why}."
     out: dict[int, Fraction] = {}
     for e in box.links:
-        out[e.src] = out.get(e.src, Fraction(0)) + e.capacity
+        out[e.src] = max(out.get(e.src, Fraction(0)), e.capacity)
     ports = tuple(Port(n.name, out.get(n.id, Fraction(0)) if given is None else given) for n in cards)
     lost = next((p.name for p in ports if p.rate == 0), None)
     if lost is not None:
         raise _wrong(f"the network card `{lost}` has no link that leaves it", "give its rate: `--set net=25` (GB/s)")
-    return ports, "The rate of a card is " + ("by --set net." if given is not None else "that of its link in the box.")
+    why = "by --set net" if given is not None else "that of its fastest link in the box"
+    return ports, f"The rate of a card is {why}."
 
 
 def _lines(

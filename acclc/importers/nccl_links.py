@@ -24,6 +24,7 @@ def add_fast(reading: Reading) -> None:
     by_bus = {_short(d.element.attributes["busid"]): d for d in reading.gpus if "busid" in d.element.attributes}
     said: dict[tuple[int, int], tuple[int, Element]] = {}
     ports: dict[int, tuple[int, Element]] = {}
+    lost: list[Element] = []
     for device in reading.gpus:
         for link in device.gpu.children if device.gpu is not None else ():
             if link.tag not in ("nvlink", "xgmi"):
@@ -39,15 +40,25 @@ def add_fast(reading: Reading) -> None:
             elif _is_switch(link):
                 ports[device.node] = (ports.get(device.node, (0, link))[0] + count, link)
             else:
-                draft.warn(
-                    "import-ignored",
-                    f"a link to {target}, a GPU that is not in the file, was left out",
-                    link.place("target"),
-                )
+                lost.append(link)
+    _warn_lost(draft, lost)
     _both_ends(reading, said)
     draft.check()
     if said or ports:
         _add_fast_links(reading, said, ports)
+
+
+def _warn_lost(draft: Draft, lost: list[Element]) -> None:
+    if not lost:
+        return
+    targets = sorted({link.attributes.get("target", "") for link in lost})
+    shown = ", ".join(targets[:4]) + (", ..." if targets[4:] else "")
+    gpus = "a GPU that is" if len(targets) == 1 else "GPUs that are"
+    draft.warn(
+        "import-ignored",
+        f"links to {shown}, {gpus} not in the file, were left out",
+        *(link.place("target") for link in lost[:3]),
+    )
 
 
 def _count(draft: Draft, link: Element) -> int:

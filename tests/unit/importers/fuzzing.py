@@ -11,10 +11,53 @@ from acclc.source import Source
 from acclc.syntax import format_file
 
 PIECES = (
-    *("GPU0", "GPU7", "NV4", "NV18", "NV99999", "PIX", "SYS", "X", "OK", "N/A", "\t", " ", "\n", "\r\n", "\x1b[4m", "\x00"),
-    *("<", ">", "/>", "</gpu>", '"', "&lt;", "<!DOCTYPE a>", "count=", "0", "-1", "1e400", "1e-400", "99999999999999999999"),
+    *(
+        "GPU0",
+        "GPU7",
+        "NV4",
+        "NV18",
+        "NV99999",
+        "PIX",
+        "SYS",
+        "X",
+        "OK",
+        "N/A",
+        "\t",
+        " ",
+        "\n",
+        "\r\n",
+        "\x1b[4m",
+        "\x00",
+    ),
+    *(
+        "<",
+        ">",
+        "/>",
+        "</gpu>",
+        '"',
+        "&lt;",
+        "<!DOCTYPE a>",
+        "count=",
+        "0",
+        "-1",
+        "1e400",
+        "1e-400",
+        "99999999999999999999",
+    ),
     *("{", "}", "[", "]", ",", ":", "null", "true", "NaN", '""', "[[]]", "#", "tbd", "- ", "topology:", "é", "\u202e"),
-    *("CPU Affinity", "NUMA Affinity", "0-31", "XGMI", "PCIE", "rank=", "host_hash=", "GB/s", "µ", "link", "all_reduce"),
+    *(
+        "CPU Affinity",
+        "NUMA Affinity",
+        "0-31",
+        "XGMI",
+        "PCIE",
+        "rank=",
+        "host_hash=",
+        "GB/s",
+        "µ",
+        "link",
+        "all_reduce",
+    ),
 )
 
 
@@ -65,7 +108,8 @@ def check(data: bytes, whole: bool = True) -> str:
     try:
         imported = import_machine(source_of(data, "fuzz.txt"))
     except DiagnosticError as error:
-        assert render(error.diagnostics)
+        if not render(error.diagnostics):
+            raise AssertionError("nothing was said") from error
         return error.diagnostics[0].code
     text = text_of(imported, topology_name("fuzz"), "fuzz.txt")
     assert not any(d.severity == "error" for d in imported.warnings)

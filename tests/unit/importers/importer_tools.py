@@ -38,6 +38,9 @@ def in_words(imported: Imported) -> str:
             if total:
                 classes.append(f"{cls.name} {float(cls.rate) / 1e9:.5g}x{total}{'' if both else '>'}")
     nodes = ", ".join(f"{array} {size}" for array, size in arrays.items())
-    warnings = " ".join(w.code.removeprefix("import-") for w in imported.warnings)
+    codes = [w.code.removeprefix("import-") for w in imported.warnings]
+    warnings = " ".join(
+        f"{code} x{codes.count(code)}" if codes.count(code) > 1 else code for code in dict.fromkeys(codes)
+    )
     budgets = f", budgets {len(imported.budgets)}" if imported.budgets else ""
     return f"{nodes} | {', '.join(classes)}{budgets}" + (f" | {warnings}" if warnings else "")

@@ -1,125 +1,22 @@
-"""What every file means, on one line (importer_tools.meaning): written down once, read, and kept."""
+"""What every file means, one line a file (see importer_tools.meaning): written once, read, and kept.
+
+ACCLC_UPDATE_GOLDEN=1 writes meanings_fixtures.txt anew; meanings_extra.txt is for the files of ACCLC_EXTRA_INPUTS.
+"""
 
 from __future__ import annotations
 
-FIXTURES: dict[str, str] = {
-    "astra-block-lists.yml": 'g 8 | dim0 100x8, dim1 25x4',
-    "astra-three-dimensions.yml": 'g 24, sw0 6 | dim0 400x24, dim1 50x24, dim2 12.5x12',
-    "bad-astra-lengths.yml": 'error import-contradiction 2:21',
-    "bad-astra-missing.yml": 'error import-missing 1:1',
-    "bad-astra-shape.yml": 'error import-value 1:13',
-    "bad-astra-tbd.yml": 'error import-value 3:19',
-    "bad-empty.txt": 'error import-unknown-format 1:1',
-    "bad-htsim.topo": 'error import-not-a-topology 1:1',
-    "bad-json-breaks-off.json": 'error import-damaged 4:1',
-    "bad-json-other.json": 'error import-unknown-format 1:1',
-    "bad-msccl-algorithm.xml": 'error import-not-a-topology 1:2',
-    "bad-msccl-tools-row.json": 'error import-value 1:79',
-    "bad-mscclpp-plan.json": 'error import-not-a-topology 2:10',
-    "bad-nccl-breaks-off.xml": 'error import-damaged 4:7',
-    "bad-nccl-entities.xml": 'error import-damaged 2:18',
-    "bad-nccl-graph-dump.xml": 'error import-not-a-topology 1:2',
-    "bad-nccl-no-class.xml": 'error import-missing 3:6',
-    "bad-nccl-values.xml": 'error import-value 5:46',
-    "bad-ns3-logical.json": 'error import-not-a-topology 1:18',
-    "bad-own-language.txt": 'error import-not-a-topology 1:1',
-    "bad-prose.txt": 'error import-unknown-format 1:1',
-    "bad-rocm-smi-half.txt": 'error import-missing 1:1',
-    "bad-taccl-no-links.json": 'error import-missing 2:21',
-    "bad-taccl-no-size.json": 'error import-missing 1:10',
-    "bad-taccl-sketch-alone.json": 'error import-missing 3:36',
-    "bad-teccl-name.json": 'error import-value 3:13',
-    "bad-topo-m-asymmetric-cell.txt": 'error import-contradiction 2:14',
-    "bad-topo-m-cell.txt": 'error import-damaged 2:10; error import-damaged 3:6',
-    "bad-topo-m-lost-cells.txt": 'error import-missing 3:1',
-    "bad-topo-m-lost-rows.txt": 'error import-missing 3:1',
-    "bad-topo-m-paths.txt": 'error import-contradiction 2:14',
-    "bad-topo-m-shifted.txt": 'error import-contradiction 3:7; error import-contradiction 3:10',
-    "msccl-tools-algorithm.json": 'g 3 | lane 25x3',
-    "msccl-tools-star.json": 'g 3 | lane 25x2, lane 25x3>, budgets 2',
-    "nccl-dump-mesh.xml": 'g 3, cpu 2, plx 1, card 1 | nvlink 20x3, pcie3_x16 12x4, net6 6x1, smp 10x1 | ignored contradiction',
-    "nccl-two-hosts-c2c.xml": 'g 4, nvswitch 1, cpu 2, plx 4, card 4, network 1 | nvlink 20.6x70, pcie5_x16 48x8, net48 48x8, c2c44712 44.712x20 | contradiction',
-    "nccl-vm-hints.xml": 'g 2, cpu 2, plx 2, card 2 | pcie4_x16 24x4, net 12x2, smp 16x1 | partial',
-    "rccl-mi100-three.xml": 'g 3, cpu 1, card 1 | xgmi 24x3, pcie4_x16 24x3, net1_25 1.25x1',
-    "rocm-smi-pcie.txt": 'g 4, cpu 2 | pcie 24x4, smp 16x1',
-    "rocm-smi-ring.txt": 'g 4, cpu 2 | xgmi 36x4, pcie 24x4, smp 16x1',
-    "taccl-sketch-relay.json": 'g 12, nvswitch 3, rail 2 | nvlink 120x12, net 12x12>',
-    "taccl-topo-custom.json": 'g 3 | nvlink1 25x1, nvlink1 25x2>, nvlink2 50x1',
-    "taccl-topo-dgx2-scaled.json": 'g 16, nvswitch 1, card 8 | nvlink 50x16, net 10x16',
-    "taccl-topo-ndv2.json": 'g 8, card 1 | nvlink 23.81x24, net 11.905x8',
-    "teccl-amd-two.json": 'g 32, pair 16, network 1 | xgmi 50x112, net 25x48',
-    "teccl-dgx1.json": 'g 8 | nvlink 25x24',
-    "teccl-dgx2.json": 'g 32, nvswitch 2 | nvlink 125x32, net 12.5x16>',
-    "teccl-mesh.json": 'g 9 | lane 100x12 | contradiction',
-    "teccl-ndv2-three.json": 'g 24, network 1 | nvlink 25x72, net 12.5x6>',
-    "topo-m-asymmetric-4.txt": 'g 4 | nvlink 20x9',
-    "topo-m-bridge-colour-crlf.txt": 'g 2 | nvlink 12x4',
-    "topo-m-dgx1-cards-any-order.txt": 'g 8, cpu 2, plx 4, card 4 | nvlink 20x24, pcie 12x12, net 12x4, smp 10x1',
-    "topo-m-dgx1-relabelled.txt": 'g 8, cpu 2 | nvlink 20x24, pcie 12x8, smp 10x1',
-    "topo-m-impossible.txt": 'g 5, cpu 2 | nvlink 20.6x81, pcie 48x5, smp 10x1 | impossible',
-    "topo-m-numa-against-paths.txt": 'g 4, cpu 2 | pcie 12x4, smp 10x1 | contradiction',
-    "topo-m-nvswitch-quoted.txt": 'g 8, nvswitch 1, cpu 2, plx 4, card 2 | nvlink 20.6x144, pcie 48x12, net 12x2, smp 10x1',
-    "topo-m-pcie-chain-wrapped.txt": 'g 6, cpu 1, plx 2 | pcie 12x8',
-    "topo-m-pcie-utf16.txt": 'g 3, cpu 1 | pcie 12x3',
-    "topo-m-several.txt": 'g 2 | nvlink 20x12 | ignored',
-    "topo-m-without-header.txt": 'g 4 | nvlink 20x24',
-    "topo-p2p-refused.txt": 'g 3, cpu 1 | pcie 12x3 | partial partial',
-}
-"""The files of this project, tests/fixtures/importers."""
+from pathlib import Path
 
-EXTRA: dict[str, str] = {
-    "astrasim-HGX-H100-validated.yml": 'g 8, sw0 1 | dim0 400x8',
-    "astrasim-dgx_v100_8gpu.yml": 'error import-value 11:14; error import-value 11:19; error import-value 11:24; error import-value 15:12; error import-value 15:17; error import-value 15:22',
-    "astrasim-hgx_h100_16gpu.yml": 'g 16, sw0 2 | dim0 400x16, dim1 50x8',
-    "astrasim-hgx_h100_8gpu.yml": 'g 8, sw0 1 | dim0 400x8',
-    "astrasim-htsim-8nodes.topo": 'error import-not-a-topology 1:1',
-    "astrasim-ns3-logical-16nodes-2D.json": 'error import-not-a-topology 2:21',
-    "msccl-azure-ncv4-allgather-hier.xml": 'error import-not-a-topology 1:2',
-    "msccl-azure-ncv4-allreduce-tree.xml": 'error import-not-a-topology 1:2',
-    "msccl-ring-allreduce-8npus.xml": 'error import-not-a-topology 1:2',
-    "mscclpp-plan-allreduce-packet.json": 'error import-not-a-topology 7:11',
-    "mscclpp-plan-allreduce.json": 'error import-not-a-topology 7:11',
-    "mscclpp-plan-transfer-pack.json": 'error import-not-a-topology 7:11',
-    "nccl-topo-aws-g5-a10gx8.xml": 'error import-missing 14:6',
-    "nccl-topo-aws-p4d-a100x8.xml": 'g 8, cpu 2, plx 4, card 4 | pcie3_x16 12x12, net 12x4, smp 10x1 | partial',
-    "nccl-topo-azure-ndv2-v100x8.xml": 'g 8, cpu 2, card 1 | pcie4_x16 24x8, net 12x1, smp 10x1 | partial',
-    "nccl-topo-azure-ndv4-a100x8.xml": 'g 8, cpu 4, plx 4, card 8 | pcie4_x16 24x12, net 12x8, smp 16x6 | partial',
-    "nccl-topo-azure-ndv5-h100x8.xml": 'g 8, cpu 2, plx 8, card 8 | pcie5_x16 48x16, net 12x8, smp 22x1 | partial',
-    "nccl-topo-fake-2node-4gpu.xml": 'g 8, cpu 2, plx 2, card 2 | nvlink 20x16, pcie4_x16 24x10, net6 6x2, smp 10x1 | ignored ignored ignored ignored ignored ignored',
-    "rccl-topo-topo_4p3l.xml": 'g 4, cpu 1, plx 1, card 2 | xgmi 24x6, pcie3_x16 12x5, net0_234375 0.23438x1, net1_25 1.25x1',
-    "rccl-topo-topo_8p6l.xml": 'g 8, cpu 2, card 1 | xgmi 24x24, pcie4_x16 24x8, net24 24x1, smp 16x1',
-    "rccl-topo-topo_8p_940.xml": 'g 8, cpu 2, plx 8, card 8 | xgmi 48x28, pcie5_x16 48x16, net48 48x8, smp 22x1',
-    "rccl-topo-topo_8p_rome_pcie.xml": 'g 8, cpu 2, card 1 | pcie4_x16 24x8, net3 3x1, smp 16x1',
-    "rocm-smi-showtopo-4gpu-xgmi.txt": 'g 4, cpu 4 | xgmi 36x6, pcie 24x4, smp 16x6',
-    "smi-topo-2x3090-PHB.txt": 'g 2, cpu 1 | pcie 12x2',
-    "smi-topo-2x3090-nv4.txt": 'g 2 | nvlink 12x4',
-    "smi-topo-4xa100-nv4-header-without-leading-tab.txt": 'g 4, cpu 4, card 2 | nvlink 20x24, pcie 24x4, net 12x2, smp 10x6',
-    "smi-topo-4xa100pcie-nv12-pairs-2socket-no-legend.txt": 'g 4, cpu 2 | nvlink 20x24, pcie 24x4, smp 10x1',
-    "smi-topo-4xa100pcie-nv12-pairs-4numa.txt": 'g 4, cpu 4 | nvlink 20x24, pcie 24x4, smp 10x6',
-    "smi-topo-4xh100-nv6-spaces.txt": 'g 4, cpu 4, plx 4, card 4 | nvlink 20.6x36, pcie 48x8, net 12x4, smp 10x6',
-    "smi-topo-4xk80-old-SOC-legend-spaces.txt": 'g 4, cpu 1, plx 2, card 1 | pcie 12x6, net 12x1',
-    "smi-topo-4xv100-nv2-fullmesh.txt": 'g 4, cpu 1, card 1 | nvlink 20x12, pcie 12x4, net 12x1',
-    "smi-topo-8gpu-pcie-all-SYS-epyc.txt": 'g 8, cpu 5, plx 1, card 2 | pcie 12x9, net 12x2, smp 10x10 | contradiction',
-    "smi-topo-8xa100-nvswitch-2hca-rst-indented.txt": 'g 8, nvswitch 1, cpu 2, plx 4, card 2 | nvlink 20x96, pcie 24x12, net 12x2, smp 10x1',
-    "smi-topo-8xa100-nvswitch-4nic-half-populated.txt": 'g 8, nvswitch 1, cpu 2, plx 5, card 4 | nvlink 20x96, pcie 24x13, net 12x4, smp 10x1 | contradiction',
-    "smi-topo-8xp40-two-pcie-switches-SOC.txt": 'g 8, cpu 2, plx 2, card 1 | pcie 12x10, net 12x1, smp 10x1',
-    "smi-topo-INVALID-invented-8xh100-tutorial.txt": 'g 8, cpu 2 | nvlink 20.6x288, pcie 48x8, smp 10x1 | impossible',
-    "smi-topo-aws-p3-8xlarge-4xv100-asymmetric.txt": 'g 4 | nvlink 20x9',
-    "smi-topo-azure-ndv2-v100-8gpu-NODE.txt": 'g 8, cpu 1 | nvlink 20x24, pcie 12x8',
-    "smi-topo-dgx1-v100-8gpu-4hca.txt": 'g 8, cpu 2, plx 4, card 4 | nvlink 20x24, pcie 12x12, net 12x4, smp 10x1',
-    "smi-topo-p2p-rw-2x3090-OK.txt": 'g 2, cpu 1 | pcie 12x2 | partial',
-    "smi-topo-v100-8gpu-cloud-permuted.txt": 'g 8, cpu 2 | nvlink 20x24, pcie 12x8, smp 10x1',
-    "taccl-sketch-sk-dgx2-n1.json": 'g 16, nvswitch 1 | nvlink 120x16',
-    "taccl-sketch-sk1-dgx2-n2.json": 'g 32, nvswitch 2, rail 8 | nvlink 120x32, net 12x32>',
-    "taccl-sketch-sk2-dgx2-n2.json": 'g 32, nvswitch 2, rail 16 | nvlink 120x32, net 12x32',
-    "taccl-sketch-sk2-ndv2-n4.json": 'error import-missing 4:21',
-    "taccl-topo-dgx2-1KB.json": 'g 16, nvswitch 1, card 8 | nvlink 100x16, net 9.7561x16',
-    "taccl-topo-dgx2-1MB.json": 'g 16, nvswitch 1, card 8 | nvlink 125x16, net 9.5238x16',
-    "taccl-topo-ndv2-1KB.json": 'g 8, card 1 | nvlink1 22.222x8, nvlink2 44.643x8, net 9.7561x8',
-    "taccl-topo-ndv2-1MB.json": 'g 8, card 1 | nvlink 21.739x24, net 9.5238x8',
-    "teccl-dgx2_sample.json": 'g 32, nvswitch 2 | nvlink 125x32, net 12.5x16>',
-    "teccl-mesh.json": 'g 36 | lane 100x60 | contradiction',
-    "teccl-ndv2_input.json": 'g 16 | nvlink 25x48, net 12.5x2>',
-    "teccl-ndv2_sample.json": 'g 16 | nvlink 25x48, net 12.5x2>',
-}
+FOLDER = Path(__file__).parent
+
+
+def table(name: str) -> dict[str, str]:
+    """Return file -> meaning."""
+    lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
+    return dict(line.split(": ", 1) for line in lines)
+
+
+FIXTURES = table("meanings_fixtures.txt")
+"""The files of this project, tests/fixtures/importers."""
+EXTRA = table("meanings_extra.txt")
 """Real files that are not part of the project; a folder of them is named by ACCLC_EXTRA_INPUTS."""

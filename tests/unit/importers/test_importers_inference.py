@@ -91,7 +91,7 @@ def levels_of(tree: pcie.Tree, count: int) -> dict[tuple[int, int], int]:
     home: dict[int, tuple[int, int, int]] = {}
     for i, switch in enumerate(tree.switches):
         root = i if switch.above is None else switch.above
-        home |= {d: (switch.host, root, i) for d in switch.devices}
+        home |= dict.fromkeys(switch.devices, (switch.host, root, i))
     home |= {d: (host, -1 - d, 0) for d, host in tree.on_host.items()}
     assert set(home) == set(range(count))
     return {pair: level(home[pair[0]], home[pair[1]]) for pair in combinations(range(count), 2)}
@@ -117,7 +117,9 @@ def test_the_tree_agrees_with_every_cell_that_is_known(shape: Shape, dice: objec
 def test_with_all_cells_known_there_is_no_smaller_tree(shape: Shape) -> None:
     places = spots(shape)
     count = len(places)
-    tree = pcie.infer(count, {p: level(places[p[0]], places[p[1]]) for p in combinations(range(count), 2)}, [""] * count)
+    tree = pcie.infer(
+        count, {p: level(places[p[0]], places[p[1]]) for p in combinations(range(count), 2)}, [""] * count
+    )
     assert len(tree.hosts) == len(shape)
     behind = [group for host in shape for group in host if sum(max(1, s) for s in group) > 1]
     assert len(tree.switches) == sum(len(group) for group in behind)

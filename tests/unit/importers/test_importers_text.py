@@ -91,7 +91,14 @@ def test_numbers_are_written_exactly_or_rounded_in_a_known_way() -> None:
 
 @pytest.mark.parametrize(
     ("stem", "name"),
-    [("topo", "topo"), ("8-gpus", "m_8_gpus"), ("dgx1", "dgx1_box"), ("host", "host_box"), ("é", "machine"), ("a b.c", "a_b_c")],
+    [
+        ("topo", "topo"),
+        ("8-gpus", "m_8_gpus"),
+        ("dgx1", "dgx1_box"),
+        ("host", "host_box"),
+        ("é", "machine"),
+        ("a b.c", "a_b_c"),
+    ],
 )
 def test_names(stem: str, name: str) -> None:
     assert topology_name(stem, ("dgx1",)) == name
