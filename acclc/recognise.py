@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -33,7 +33,6 @@ class Match:
     kinds: tuple[str, ...]
     """The kinds of links that were compared; empty for all."""
     same_rates: bool
-    note: str = ""
 
 
 class _GaveUpError(Exception):
@@ -50,7 +49,7 @@ def recognise(topology: Topology) -> tuple[Match, ...]:
         graph = _Graph(part)
         if not graph.edges:
             continue
-        for order, name in enumerate(_candidates(len(part.ranks))):
+        for order, name in enumerate(_candidates(len(part.ranks), len(graph.edges))):
             match = _compare(graph, name, kinds)
             if match is not None:
                 found.append((-_likeness(part, name), order, match))
@@ -72,8 +71,6 @@ def _has(topology: Topology, kind: str) -> bool:
 
 def _part(topology: Topology, kind: str) -> Topology:
     """The links of one kind, and the nodes that they touch."""
-    from dataclasses import replace
-
     part = restrict(topology, (kind,))
     touched = {n for e in part.links for n in (e.src, e.dst)}
     kept = [n for n in topology.nodes if n.kind is NodeKind.GPU or n.id in touched]
@@ -129,18 +126,27 @@ class _Graph:
         return image == other.edges and all(other.kinds[nodes[n]] is k for n, k in enumerate(self.kinds))
 
 
-def _candidates(ranks: int) -> Iterator[str]:
+def _candidates(ranks: int, edges: int) -> Iterator[str]:
+    """Names to compare with; the generic ones only where the number of linked pairs fits."""
     from acclc.library import names
 
     generic = {"full", "hypercube", "line", "mesh", "ring", "star", "torus"}
     yield from (n for n in names() if n not in generic)
-    yield from (f"{n}({ranks})" for n in ("full", "star", "ring", "line"))
-    if ranks & (ranks - 1) == 0:
-        yield f"hypercube({ranks.bit_length() - 1})"
-    for a in range(2, int(ranks**0.5) + 1):
-        if ranks % a == 0:
-            yield f"mesh({a}, {ranks // a})"
-            yield f"torus({a}, {ranks // a})"
+    n = ranks
+    sizes = {
+        f"full({n})": n * (n - 1),
+        f"star({n})": 2 * n,
+        f"ring({n})": 2 * n if n > 2 else 2,
+        f"line({n})": 2 * n - 2,
+    }
+    if n & (n - 1) == 0:
+        sizes[f"hypercube({n.bit_length() - 1})"] = n * (n.bit_length() - 1)
+    for a in range(2, int(n**0.5) + 1):
+        if n % a == 0:
+            b = n // a
+            sizes[f"mesh({a}, {b})"] = 2 * (a * (b - 1) + b * (a - 1))
+            sizes[f"torus({a}, {b})"] = n * ((2 if a > 2 else 1) + (2 if b > 2 else 1))
+    yield from (name for name, size in sizes.items() if size == edges)
 
 
 @lru_cache(maxsize=64)
@@ -208,9 +214,7 @@ def _likeness(topology: Topology, name: str) -> int:
     other, _ = _library(name)
     score = 0
     if {c.kind for c in topology.classes} == {c.kind for c in other.classes}:
-        score += 4
-    if sorted(_nominal(topology)) == sorted(_nominal(other)):
-        score += 2
+        score = 6 if sorted(_nominal(topology)) == sorted(_nominal(other)) else 4
     abilities = [sorted((n.can_multicast, n.can_reduce) for n in t.nodes) for t in (topology, other)]
     return score + (abilities[0] == abilities[1])
 

@@ -11,6 +11,7 @@ from acclc import recognise
 from acclc.facts import drawing, facts_of
 from acclc.importers import Imported, import_machine, source_of, text_of, topology_name
 from acclc.ir.problem import NodeKind, Topology
+from acclc.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +84,31 @@ def join_file(box: Path, target: str, hosts: int, fabric: str, wanted: str | Non
 
 
 def load(what: str) -> tuple[Topology, ...]:
-    """Return the topologies of a file of the language, or one of the library. Raises DiagnosticError."""
-    from acclc.sema import analyse, topology_named
-    from acclc.syntax import ast, parse, read_source
+    """Return the topologies of a file of the language or of a foreign format, or one of the library.
+
+    Raises:
+        DiagnosticError: with what is wrong.
+    """
+    from acclc.sema import topology_named
+    from acclc.syntax import read_source
 
     path = Path(what)
-    if not (path.suffix == ".accl" or path.is_file()):
+    if path.suffix == ".accl":
+        return _of_language(read_source(path))
+    if not path.is_file():
         return (topology_named(what),)
-    tree = parse(read_source(path))
-    names = [i.name for i in tree.items if isinstance(i, ast.TopologyDecl | ast.TopologyAlias)]
-    return tuple(t for t in analyse(tree).topologies if t.name in names) or analyse(tree).topologies
+    done = import_file(path, None, Import())
+    return _of_language(Source(f"<{path.name}>", done.text))
+
+
+def _of_language(source: Source) -> tuple[Topology, ...]:
+    from acclc.sema import analyse
+    from acclc.syntax import ast, parse
+
+    tree = parse(source)
+    names = {i.name for i in tree.items if isinstance(i, ast.TopologyDecl | ast.TopologyAlias)}
+    found = analyse(tree).topologies
+    return tuple(t for t in found if t.name in names) or found
 
 
 def words(topology: Topology) -> str:

@@ -32,7 +32,7 @@ def list_() -> int:
 @click.option("--topology", "only", metavar="NAME", help="One of the topologies of a file.")
 @json_option
 def show(topology: str, only: str | None, as_json: bool) -> int:
-    """Show a built-in TOPOLOGY, such as dgx1 or "torus(4, 4)", or those of a file: a picture, facts and warnings."""
+    """Show a built-in TOPOLOGY, such as dgx1 or "torus(4, 4)", or those of a file: a picture, facts, warnings."""
     from acclc import topologies
 
     found = topologies.load(topology)

@@ -33,6 +33,8 @@ class Fabric:
     concluded: tuple[str, ...]
     assumed: tuple[str, ...]
     impossible: Mapping[int, int]
+    budget: int
+    """Links that a GPU has at most: of its generation where that is known, else of any."""
 
     @property
     def switched(self) -> bool:
@@ -48,9 +50,7 @@ def infer(count: int, links: Mapping[Pair, int], generation: str | None) -> Fabr
         sums[b] += n
     budget = NVIDIA[generation].links if generation else MOST_LINKS
     groups = tuple(_group(members, links, sums, budget) for members in components(count, links))
-    impossible = {
-        m: sums[m] for g in groups if not g.ports for m in g.members if sums[m] > (budget if generation else MOST_LINKS)
-    }
+    impossible = {m: sums[m] for g in groups if not g.ports for m in g.members if sums[m] > budget}
     concluded: list[str] = []
     assumed: list[str] = []
     found = generation or _generation(groups, links, sums, bool(impossible), concluded, assumed)
@@ -67,7 +67,7 @@ def infer(count: int, links: Mapping[Pair, int], generation: str | None) -> Fabr
                 f"{_gpus(g.members)} are wired directly: their NV# sum to {most} links a GPU at most, within the"
                 f" {NVIDIA[found].links} of {NVIDIA[found].name}"
             )
-    return Fabric(groups, found, tuple(concluded), tuple(assumed), impossible)
+    return Fabric(groups, found, tuple(concluded), tuple(assumed), impossible, budget)
 
 
 def components(count: int, links: Mapping[Pair, int]) -> list[tuple[int, ...]]:

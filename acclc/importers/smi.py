@@ -157,10 +157,12 @@ def _warn_impossible(draft: Draft, table: Table, fabric: nvlink.Fabric) -> None:
     worst = max(fabric.impossible, key=lambda m: (fabric.impossible[m], -m))
     token = next(t for (a, b), t in sorted(table.cells.items()) if worst in (a, b) and NV.match(t.text.upper()))
     sums = ", ".join(f"GPU{m} {total}" for m, total in sorted(fabric.impossible.items()))
+    most = f"no GPU has more than {fabric.budget}"
+    if fabric.budget != MOST_LINKS:
+        most = f"{NVIDIA[fabric.generation].name} has {fabric.budget}"
     draft.warn(
         "import-impossible",
-        f"no such machine can be built: the NVLinks of GPU{worst} sum to {fabric.impossible[worst]}, and no GPU has"
-        f" more than {MOST_LINKS}",
+        f"no such machine can be built: the NVLinks of GPU{worst} sum to {fabric.impossible[worst]}, and {most}",
         Label(token.span, f"one of the links of GPU{worst}"),
         notes=(
             f"sums: {sums}",

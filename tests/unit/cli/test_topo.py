@@ -99,6 +99,13 @@ def test_show_takes_the_library_too(acclc: Invoke) -> None:
     assert acclc("topo", "show", "nonsense").code == 1
 
 
+def test_show_takes_a_foreign_file_as_it_is(acclc: Invoke) -> None:
+    done = acclc("topo", "show", FOLDER / "rocm-smi-ring.txt")
+    assert done.code == 0
+    assert "its xgmi links are the library's " in done.out
+    assert acclc("topo", "show", FOLDER / "bad-prose.txt").code == 1
+
+
 def test_join_makes_a_cluster_of_the_box(acclc: Invoke, box: Path, tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     done = acclc("topo", "join", box, "--hosts", 4, "--fabric", "rail", "-o", tmp_path / "deep" / "cluster.accl")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from importer_tools import FIXTURES as FOLDER
@@ -103,3 +105,47 @@ def test_a_pasted_dgx1_is_recognised_in_the_whole_machine_too(name: str) -> None
 def test_what_is_too_small_or_like_nothing() -> None:
     assert recognise(topology_named("ring(1)")) == ()
     assert recognise(topology_named("mi50_4p2h"))[0].name == "mi50_4p2h"
+
+
+FIXTURE_NAMES = {
+    "rocm-smi-ring.txt": "ring(4)",
+    "taccl-topo-dgx2-scaled.json": "dgx2",
+    "taccl-topo-ndv2.json": "dgx1",
+    "teccl-dgx1.json": "dgx1",
+    "teccl-mesh.json": "mesh(3, 3)",
+    "topo-m-nvswitch-quoted.txt": "hgx_h100",
+    "topo-m-several.txt": "full(2)",
+    "topo-m-without-header.txt": "full(4)",
+    "rccl-mi100-three.xml": "full(3)",
+    "msccl-tools-algorithm.json": "full(3)",
+}
+EXTRA_NAMES = {
+    "astrasim-HGX-H100-validated.yml": "star(8)",
+    "rccl-topo-topo_4p3l.xml": "full(4)",
+    "rccl-topo-topo_8p6l.xml": "mi100",
+    "rccl-topo-topo_8p_940.xml": "mi300x",
+    "smi-topo-4xh100-nv6-spaces.txt": "full(4)",
+    "smi-topo-8xa100-nvswitch-2hca-rst-indented.txt": "dgx_a100",
+    "smi-topo-azure-ndv2-v100-8gpu-NODE.txt": "dgx1",
+    "smi-topo-dgx1-v100-8gpu-4hca.txt": "dgx1",
+    "smi-topo-v100-8gpu-cloud-permuted.txt": "dgx1",
+    "taccl-topo-dgx2-1MB.json": "dgx2",
+    "taccl-topo-ndv2-1MB.json": "dgx1",
+    "teccl-mesh.json": "mesh(6, 6)",
+}
+
+
+def named(path: Path) -> str:
+    text = text_of(import_machine(source_of(path.read_bytes(), path.name)), "box", path.name)
+    return recognise(analyse_text(text, "box.accl").topologies[0])[0].name
+
+
+@pytest.mark.parametrize("name", FIXTURE_NAMES)
+def test_an_import_is_the_library_topology_it_was_made_from(name: str) -> None:
+    assert named(FOLDER / name) in (FIXTURE_NAMES[name], "ring(3)", "ring(2)")
+
+
+def test_real_machines_are_recognised() -> None:
+    folder = os.environ.get("ACCLC_EXTRA_INPUTS")
+    for name, library in EXTRA_NAMES.items() if folder else ():
+        assert named(Path(folder or "") / name) == library, name
