@@ -122,6 +122,13 @@ def words(topology: Topology) -> str:
     return f"{topology_text(topology)}\n{picture}\nfacts\n" + "".join(f"{line}\n" for line in lines)
 
 
+def picture(topology: Topology) -> str:
+    """Return a picture of a topology as SVG."""
+    from acclc.view.picture import topology_svg
+
+    return topology_svg(topology)
+
+
 def _matches(topology: Topology) -> list[str]:
     matches = recognise.recognise(topology)
     if not matches:

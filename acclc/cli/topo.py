@@ -30,8 +30,10 @@ def list_() -> int:
 @command.command("show")
 @click.argument("topology")
 @click.option("--topology", "only", metavar="NAME", help="One of the topologies of a file.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write a picture (SVG) of one topology.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
 @json_option
-def show(topology: str, only: str | None, as_json: bool) -> int:
+def show(topology: str, only: str | None, output: Path | None, force: bool, as_json: bool) -> int:
     """Show a built-in TOPOLOGY, such as dgx1 or "torus(4, 4)", or those of a file: a picture, facts, warnings."""
     from acclc import topologies
 
@@ -40,6 +42,10 @@ def show(topology: str, only: str | None, as_json: bool) -> int:
     if not chosen:
         have = ", ".join(t.name for t in found) or "none whose parameters all have a value"
         raise click.BadParameter(f"no topology {only!r} in {topology}; it has {have}", param_hint="--topology")
+    if output is not None:
+        _write(output, topologies.picture(chosen[-1]), force)
+        if str(output) == "-":
+            return OK
     if as_json:
         print_json({"topologies": [topologies.to_dict(t) for t in chosen]})
     else:

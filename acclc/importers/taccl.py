@@ -182,7 +182,9 @@ def add_box(draft: Draft, settings: Settings, profile: Profile) -> tuple[list[in
         cards = [draft.node(NodeKind.NIC, "card") for _ in range(profile.cards)]
         for i, gpu in enumerate(gpus):
             draft.link(gpu, cards[i * profile.cards // profile.gpus], 1, net)
-        draft.assume("GPUs share the network cards evenly, in their order; one card carries what one GPU may send")
+        draft.assume("GPUs share the network cards evenly, in their order, and each card carries what one GPU may send")
+        if profile.cards < profile.gpus:
+            draft.assume("a card also joins the GPUs that share it, a way that TACCL does not count")
     return gpus, cards
 
 

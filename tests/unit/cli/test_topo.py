@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from conftest import Invoke
@@ -90,6 +91,17 @@ def test_show_draws_and_warns(acclc: Invoke, tmp_path: Path) -> None:
     assert "no topology of the library is like it" in done.out
     assert acclc("topo", "show", tmp_path / "x.accl", "--topology", "y").code == 2
     assert acclc("topo", "show", tmp_path / "none.accl").code == 1
+
+
+def test_show_draws_a_picture(acclc: Invoke, box: Path, tmp_path: Path) -> None:
+    assert acclc("topo", "show", box, "-o", tmp_path / "box.svg").code == 0
+    picture = (tmp_path / "box.svg").read_text()
+    root = ElementTree.fromstring(picture)
+    shapes = [e.tag.rpartition("}")[2] for e in root]
+    assert (shapes.count("circle"), shapes.count("rect")) == (8, 1 + 10)
+    assert shapes.count("path") == 16 + 12 + 4 + 1 + 4  # NVLink, PCIe, cards, sockets, and the legend
+    assert picture == acclc("topo", "show", box, "--topology", "box", "-o", "-").out
+    assert acclc("topo", "show", box, "-o", tmp_path / "box.svg").code == 2
 
 
 def test_show_takes_the_library_too(acclc: Invoke) -> None:
