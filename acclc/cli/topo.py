@@ -86,8 +86,11 @@ def import_(
     from acclc.topologies import Import, import_file
 
     done = import_file(file, with_, Import(settings, format_, name))
+    if as_json and str(output) == "-":
+        print_json({"file": str(file), "ok": True, **done.summary(), "text": done.text})
+        return OK
     _write(output, done.text, force)
-    if as_json and str(output) != "-":
+    if as_json:
         print_json({"file": str(file), "ok": True, **done.summary(), "output": str(output)})
         return OK
     if done.imported.warnings:

@@ -64,7 +64,7 @@ def _has_gcn(root: Element) -> bool:
 
 
 def _collect(reading: Reading, element: Element, above: tuple[Element, ...]) -> None:
-    """Gather the devices of an element and below it, in order (no recursion: depth is bounded by the reader)."""
+    """Gather the devices of an element and below it, in order; the reader bounds the depth."""
     draft = reading.draft
     if element.tag == "nic":
         nets = tuple(element.all("net"))
@@ -74,12 +74,14 @@ def _collect(reading: Reading, element: Element, above: tuple[Element, ...]) -> 
         if element.tag not in ("net", "gpu", "c2c", "nvlink", "xgmi"):
             draft.warn("import-ignored", f"an element `<{element.tag}>` that says nothing of the machine", element.span)
         return
-    gpu = next((c for c in element.children if c.tag == "gpu"), None)
+    gpus = [c for c in element.children if c.tag == "gpu"]  # several: parts of one device, or ranks that share it
     nets = tuple(n for c in element.children if c.tag == "nic" for n in c.all("net"))
     kind = element.attributes.get("class", "")
     below = [c for c in element.children if c.tag == "pci"]
-    if gpu is not None or (kind[:6] in GPU_CLASSES and not below):
-        reading.gpus.append(Device(element, above, gpu))
+    if gpus:
+        reading.gpus += [Device(element, above, gpu) for gpu in gpus]
+    elif kind[:6] in GPU_CLASSES and not below:
+        reading.gpus.append(Device(element, above, None))
     elif nets or (kind[:6] in NIC_CLASSES and not below):
         reading.cards.append(Device(element, above, None, nets))
     elif not kind and not below:

@@ -7,7 +7,7 @@ import re
 from acclc.diagnostics import Label
 from acclc.importers import classes, rates
 from acclc.importers.model import Draft
-from acclc.importers.nccl_reading import GPU_CLASSES, NVSWITCH, Reading, whole
+from acclc.importers.nccl_reading import GPU_CLASSES, NVSWITCH, Device, Reading, whole
 from acclc.importers.rates import NVIDIA
 from acclc.importers.xml_reader import Element
 from acclc.ir.problem import NodeKind
@@ -21,7 +21,7 @@ def _short(busid: str) -> str:
 def add_fast(reading: Reading) -> None:
     """Add the links of all GPUs."""
     draft = reading.draft
-    by_bus = {_short(d.element.attributes["busid"]): d for d in reading.gpus if "busid" in d.element.attributes}
+    by_bus = _by_bus(reading)
     said: dict[tuple[int, int], tuple[int, Element]] = {}
     ports: dict[int, tuple[int, Element]] = {}
     lost: list[Element] = []
@@ -31,7 +31,7 @@ def add_fast(reading: Reading) -> None:
                 continue
             count = _count(draft, link)
             target = link.attributes.get("target", "")
-            other = by_bus.get(_short(target))
+            other = by_bus.get((_host(device), _short(target)))
             if other is device:
                 draft.error("import-contradiction", "a link from a GPU to itself", link.place("target"))
             elif other is not None:
@@ -46,6 +46,29 @@ def add_fast(reading: Reading) -> None:
     draft.check()
     if said or ports:
         _add_fast_links(reading, said, ports)
+
+
+def _host(device: Device) -> str:
+    """The host that a device is in: bus ids are unique within one."""
+    return device.above[0].attributes.get("host_hash", "")
+
+
+def _by_bus(reading: Reading) -> dict[tuple[str, str], Device]:
+    """Return (host, bus id) -> GPU."""
+    found: dict[tuple[str, str], Device] = {}
+    for device in reading.gpus:
+        if "busid" not in device.element.attributes:
+            continue
+        key = (_host(device), _short(device.element.attributes["busid"]))
+        before = found.setdefault(key, device)
+        if before.element is not device.element:
+            reading.draft.error(
+                "import-contradiction",
+                f"two GPUs at {key[1]}",
+                device.element.place("busid"),
+                before.element.place("busid"),
+            )
+    return found
 
 
 def _warn_lost(draft: Draft, lost: list[Element]) -> None:
@@ -74,7 +97,7 @@ def _is_switch(link: Element) -> bool:
     """Whether a target that is no GPU of the file is an NVSwitch: by its class, or by an id that stands for none."""
     kind = link.attributes.get("tclass", "")
     target = link.attributes.get("target", "")
-    if kind.startswith(NVSWITCH) or target in ("-1", "") or set(target.lower()) <= set("f:.0-1"):
+    if kind.startswith(NVSWITCH) or target in ("-1", "") or ("f" in target and set(target.lower()) <= set("f:.0")):
         return True
     return not kind.startswith(GPU_CLASSES)
 

@@ -17,6 +17,8 @@ from acclc.ir.problem import NodeKind
 from acclc.source import Source, Span
 
 _PEER_WORDS = re.compile(r"(?<!\w)(?:OK|CNS|GNS|TNS|DR)(?!\w)")
+_CARD = re.compile(r"^[\s>]*(NIC\d+): (\S+)\s*$", re.MULTILINE)
+"""A line of the legend of cards, which newer drivers print."""
 FORMAT = "the output of `nvidia-smi topo -m`"
 
 
@@ -93,7 +95,8 @@ def _check_peer_access(draft: Draft, source: Source, table: Table) -> None:
 def build(draft: Draft, table: Table, settings: Settings) -> None:
     """Make the machine of a table: GPUs, NVLink, PCIe and network cards."""
     gpus = [draft.node(NodeKind.GPU, "g", name) for name in table.names[: table.gpus]]
-    nics = table.names[table.gpus :]
+    legend = dict(_CARD.findall(draft.source.text))
+    nics = [f"{name} {legend[name]}" if name in legend else name for name in table.names[table.gpus :]]
     cards = f" and {len(nics)} network card{'s' * (len(nics) != 1)} ({', '.join(nics[:16])})" if nics else ""
     draft.read(f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}{cards}")
     links = table.links()
@@ -105,7 +108,7 @@ def build(draft: Draft, table: Table, settings: Settings) -> None:
     paths = table.paths()
     connected = links and len(nvlink.components(table.gpus, links)) == 1 and len(_linked(links)) == table.gpus
     if nics or paths or not connected:
-        _add_pcie(draft, table, paths, generation, settings, gpus)
+        _add_pcie(draft, table, paths, generation, settings, gpus, nics)
     else:
         draft.conclude("PCIe is left out: NVLink joins all GPUs, and the matrix says nothing of the PCIe tree")
 
@@ -173,7 +176,13 @@ def _warn_impossible(draft: Draft, table: Table, fabric: nvlink.Fabric) -> None:
 
 
 def _add_pcie(
-    draft: Draft, table: Table, paths: dict[Pair, int], generation: str | None, settings: Settings, gpus: list[int]
+    draft: Draft,
+    table: Table,
+    paths: dict[Pair, int],
+    generation: str | None,
+    settings: Settings,
+    gpus: list[int],
+    nics: list[str],
 ) -> None:
     places = _places(table)
     tree = pcie.infer(len(table.names), paths, places)
@@ -188,15 +197,16 @@ def _add_pcie(
         draft.link(node, above, 1, link, "the shared uplink")
         switches.append(node)
     below = {d: switches[i] for i, s in enumerate(tree.switches) for d in s.devices}
-    for device, name in enumerate(table.names):
+    for device in range(len(table.names)):
         above = below[device] if device in below else hosts[tree.on_host[device]]
         where = f"row of line {table.lines[device]}" if table.lines[device] else "no row of its own"
         if device < table.gpus:
             draft.link(gpus[device], above, 1, link, where)
         else:
             wire = wire or classes.net(draft, settings)
-            card = draft.node(NodeKind.NIC, "card", name)
-            draft.link(card, above, 1, wire, f"{name}, {where}")
+            label = nics[device - table.gpus]
+            card = draft.node(NodeKind.NIC, "card", label)
+            draft.link(card, above, 1, wire, f"{label}, {where}")
     if wire:
         draft.assume(
             "each network card is of 100 Gbit/s, which no matrix says; `--set net=25` is for one of 200 Gbit/s"

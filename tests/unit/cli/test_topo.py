@@ -52,6 +52,7 @@ def test_import_as_json(acclc: Invoke, tmp_path: Path) -> None:
     found = json.loads(done.out)
     assert (found["ranks"], found["switches"], found["hosts"], found["nics"], found["links"]) == (8, 4, 2, 4, 41)
     assert {n["evidence"] for n in found["notes"]} == {"read", "concluded", "assumed"}
+    assert json.loads(acclc("topo", "import", BOX, "--json").out)["text"].startswith("# Imported from ")
     bad = json.loads(acclc("topo", "import", FOLDER / "bad-astra-tbd.yml", "--json").out)
     assert (bad["ok"], bad["diagnostics"][0]["line"], bad["diagnostics"][0]["column"]) == (False, 3, 19)
 

@@ -157,3 +157,41 @@ def test_a_place_is_found_in_a_text_that_is_not_ascii() -> None:
     (found,) = caught.value.diagnostics
     span = found.labels[0].span
     assert xml[span.start : span.end] == "x"
+
+
+def xml(*pcis: str, cpu: str = "") -> str:
+    return f'<system version="1"><cpu arch="x86_64" {cpu}>' + "".join(pcis) + "</cpu></system>"
+
+
+def gpu(bus: str, *links: str, rank: int = 0) -> str:
+    return f'<pci busid="{bus}" class="0x030200"><gpu sm="80" rank="{rank}">{"".join(links)}</gpu></pci>'
+
+
+def nvlink(target: str, count: int = 4, kind: str = "0x030200") -> str:
+    return f'<nvlink target="{target}" count="{count}" tclass="{kind}"/>'
+
+
+def test_contradictions_of_xml() -> None:
+    one, two = "0000:01:00.0", "0000:02:00.0"
+    assert "two GPUs at 0000:01:00" in said(xml(gpu(one), gpu(one)))
+    assert "a link from a GPU to itself" in said(xml(gpu(one, nvlink(one)), gpu(two)))
+    assert "GPU0 has 4 links to GPU1, but GPU1 has none to GPU0" in said(xml(gpu(one, nvlink(two)), gpu(two, rank=1)))
+    assert "two GPUs of rank 0" in said(xml(gpu(one), gpu(two)))
+    assert "GPU0 has 13 NVLinks, and A100 (NVLink 3) has 12" in said(
+        xml(gpu(one, nvlink(two, 13)), gpu(two, nvlink(one, 13), rank=1))
+    )
+    odd = xml(gpu(one, nvlink("x", 12, "0x068000")), gpu(two, rank=1))
+    assert "GPU1 has no link to the switch, most others have" in said(odd)
+    assert "links to 0000:01:10.0, a GPU that is not in the file, were left out" in said(
+        xml(gpu(two, nvlink("0000:01:10.0")), gpu(one, rank=1))
+    )
+
+
+def test_hidden_switches_and_equal_bus_ids_of_two_hosts() -> None:
+    switched = [gpu(f"0000:0{i}:00.0", nvlink(target, 12, "")) for i, target in enumerate(("-1", "fffffff:ff:ff.0"))]
+    imported = import_machine(Source("x", xml(*switched)))
+    assert [x.count for x in imported.links if x.cls == "nvlink"] == [12, 12]
+    pair = [gpu("0000:01:00.0", nvlink("0000:02:00.0")), gpu("0000:02:00.0", nvlink("0000:01:00.0"))]
+    hosts = "".join(f'<cpu host_hash="0x{h}" arch="x86_64">{"".join(pair)}</cpu>' for h in range(2))
+    imported = import_machine(Source("x", f'<system version="1">{hosts}</system>'))
+    assert [(x.a, x.b, x.count) for x in imported.links if x.cls == "nvlink"] == [(0, 1, 4), (2, 3, 4)]

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from importer_tools import FIXTURES as FOLDER
 
 from acclc.importers import Imported, import_machine, source_of
+from acclc.ir.problem import NodeKind
 
 NAMES = ("topo-m-dgx1-cards-any-order.txt", "topo-m-asymmetric-4.txt", "topo-m-dgx1-relabelled.txt")
 
@@ -96,3 +99,31 @@ def test_utf16_and_marks_are_read() -> None:
     for data in (text.encode("utf-16"), b"\xef\xbb\xbf" + text.encode(), text.encode() + b"\xff"):
         imported = import_machine(source_of(data, "x"))
         assert len(imported.links) == 6
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(2, 8),
+    st.dictionaries(st.tuples(st.integers(0, 7), st.integers(0, 7)), st.integers(1, 2)),
+    st.sampled_from(sorted(STATES)),
+    st.sampled_from(sorted(set(STATES) - {"twice"})),
+)
+def test_any_mesh_in_any_two_states_is_read_cell_by_cell(
+    count: int, drawn: dict[tuple[int, int], int], one: str, two: str
+) -> None:
+    links = {(min(p), max(p)): n for p, n in drawn.items() if p[0] != p[1] and max(p) < count}
+
+    def cell(a: int, b: int) -> str:
+        return " X " if a == b else f"NV{links[min(a, b), max(a, b)]}" if (min(a, b), max(a, b)) in links else "SYS"
+
+    rows = ["\t" + "\t".join(f"GPU{i}" for i in range(count)) + "\tCPU Affinity"]
+    rows += [f"GPU{a}\t" + "\t".join(cell(a, b) for b in range(count)) + "\t0-7" for a in range(count)]
+    imported = bare(STATES[one](STATES[two]("\n".join(rows) + "\n\nLegend:\n\n  X    = Self\n")))
+    assert len(imported.of(NodeKind.GPU)) == count
+    assert {(x.a, x.b): x.count for x in imported.links if x.cls == "nvlink"} == links
+
+
+def test_cards_are_called_as_the_legend_calls_them() -> None:
+    text = "\tGPU0\tNIC0\nGPU0\tX\tPIX\nNIC0\tPIX\tX\n\nNIC Legend:\n\n  NIC0: mlx5_7\n"
+    (card,) = (n for n in bare(text).nodes if n.kind is NodeKind.NIC)
+    assert card.label == "NIC0 mlx5_7"
