@@ -11,6 +11,7 @@ from acclc.ir.problem import NodeId, NodeKind, Topology
 
 DRAWN_RANKS = 32
 """Larger machines are not drawn as a matrix."""
+SHOWN_UPLINKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Facts:
 
 def facts_of(topology: Topology) -> Facts:
     """Return facts and warnings of a machine."""
-    facts = [*_counts(topology), *_classes(topology), *_ports(topology), *_hops(topology)]
+    facts = [*_counts(topology), *_classes(topology), *_ports(topology), *_hops(topology), *_uplinks(topology)]
     return Facts(tuple(facts), tuple(_warnings(topology)))
 
 
@@ -71,6 +72,25 @@ def _hops(topology: Topology) -> Iterator[str]:
             return
         worst = max(worst, *(far[NodeId(r)] for r in topology.ranks))
     yield f"any GPU is within {worst} links of any other"
+
+
+def _uplinks(topology: Topology) -> Iterator[str]:
+    """Switches whose GPUs can send more than the way up can carry."""
+    kinds = [n.kind for n in topology.nodes]
+    into: dict[NodeId, list[tuple[NodeId, Fraction]]] = {}
+    up: dict[NodeId, Fraction] = {}
+    for e in topology.links:
+        if kinds[e.dst] is NodeKind.SWITCH and kinds[e.src] is NodeKind.GPU:
+            into.setdefault(e.dst, []).append((e.src, e.capacity))
+        if kinds[e.src] is NodeKind.SWITCH and kinds[e.dst] in (NodeKind.SWITCH, NodeKind.HOST):
+            up[e.src] = up.get(e.src, Fraction(0)) + e.capacity
+    shared = [(n, g) for n, g in into.items() if n in up and sum(c for _, c in g) > up[n]]
+    for node, gpus in shared[:SHOWN_UPLINKS]:
+        total = sum((c for _, c in gpus), Fraction(0))
+        name = topology.nodes[node].name
+        yield f"the {len(gpus)} GPUs of {name} share {_gbps(up[node])} beyond it, of {_gbps(total)} that they can send"
+    if shared[SHOWN_UPLINKS:]:
+        yield f"and so for {len(shared) - SHOWN_UPLINKS} more switches"
 
 
 def _warnings(topology: Topology) -> Iterator[str]:

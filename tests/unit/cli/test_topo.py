@@ -112,6 +112,11 @@ def test_show_takes_the_library_too(acclc: Invoke) -> None:
     assert acclc("topo", "show", "nonsense").code == 1
 
 
+def test_show_tells_of_shared_uplinks(acclc: Invoke) -> None:
+    done = acclc("topo", "show", FOLDER / "topo-m-pcie-chain-wrapped.txt")
+    assert "  the 3 GPUs of plx[1] share 12 GB/s beyond it, of 36 GB/s that they can send\n" in done.out
+
+
 def test_show_takes_a_foreign_file_as_it_is(acclc: Invoke) -> None:
     done = acclc("topo", "show", FOLDER / "rocm-smi-ring.txt")
     assert done.code == 0
