@@ -18,6 +18,7 @@ LEVELS: dict[str, set[str]] = {
     "library": {"source"},
     "ir": {"source"},
     "sema": {"source", "diagnostics", "syntax", "library", "ir"},
+    "importers": {"source", "diagnostics", "syntax", "ir"},
     "bounds": {"ir"},
     "verify": {"ir"},
     "simulate": {"ir", "bounds"},

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import click
 
+from acclc.cli.common import json_option, print_json, write_text
 from acclc.cli.failures import OK
 
 
 @click.group("topo")
 def command() -> None:
-    """List the built-in topologies, or show one."""
+    """List, show, import and join topologies."""
 
 
 @command.command("list")
@@ -25,10 +29,103 @@ def list_() -> int:
 
 @command.command("show")
 @click.argument("topology")
-def show(topology: str) -> int:
-    """Show a built-in TOPOLOGY, such as dgx1 or "torus(4, 4)": nodes, links, what its text says."""
-    from acclc.ir.text import topology_text
-    from acclc.sema import topology_named
+@click.option("--topology", "only", metavar="NAME", help="One of the topologies of a file.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write a picture (SVG) of one topology.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+@json_option
+def show(topology: str, only: str | None, output: Path | None, force: bool, as_json: bool) -> int:
+    """Show a built-in TOPOLOGY, such as dgx1 or "torus(4, 4)", or those of a file: a picture, facts, warnings."""
+    from acclc import topologies
 
-    click.echo(topology_text(topology_named(topology)), nl=False)
+    found = topologies.load(topology)
+    chosen = [t for t in found if only is None or t.name == only]
+    if not chosen:
+        have = ", ".join(t.name for t in found) or "none whose parameters all have a value"
+        raise click.BadParameter(f"no topology {only!r} in {topology}; it has {have}", param_hint="--topology")
+    if output is not None:
+        _write(output, topologies.picture(chosen[-1]), force)
+        if str(output) == "-":
+            return OK
+    if as_json:
+        print_json({"topologies": [topologies.to_dict(t) for t in chosen]})
+    else:
+        click.echo("\n".join(topologies.words(t) for t in chosen), nl=False)
     return OK
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="-", help="Where to write; - is standard output."
+)
+@click.option(
+    "--format", "format_", default="auto", show_default=True, help="What FILE is, where that is not found out."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="N=V", help='A rate ("nvlink=22", GB/s), a latency, or gpu=h100.'
+)
+@click.option("--with", "with_", type=click.Path(path_type=Path), help="TACCL's topology, for a sketch of it.")
+@click.option("--name", help="The name of the topology; by default that of FILE.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+@json_option
+def import_(
+    file: Path,
+    output: Path,
+    format_: str,
+    settings: tuple[str, ...],
+    with_: Path | None,
+    name: str | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Import a machine: `nvidia-smi topo -m`, NCCL's XML and others -> text of the language.
+
+    Comments in it say what was read, concluded and assumed, and where.
+    """
+    from acclc.diagnostics import render
+    from acclc.topologies import Import, import_file
+
+    done = import_file(file, with_, Import(settings, format_, name))
+    if as_json and str(output) == "-":
+        print_json({"file": str(file), "ok": True, **done.summary(), "text": done.text})
+        return OK
+    _write(output, done.text, force)
+    if as_json:
+        print_json({"file": str(file), "ok": True, **done.summary(), "output": str(output)})
+        return OK
+    if done.imported.warnings:
+        click.echo(render(done.imported.warnings), err=True, nl=False)
+    if str(output) != "-":
+        click.echo(f"{file}: {done.in_words()} -> {output}")
+    return OK
+
+
+@command.command("join")
+@click.argument("box", type=click.Path(path_type=Path))
+@click.option("--hosts", type=int, required=True, help="How many copies of the box.")
+@click.option("--fabric", default="rail", show_default=True, help="rail: a switch for each card; switch: one for all.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="-", help="Where to write; - is standard output."
+)
+@click.option("--topology", "wanted", metavar="NAME", help="Which topology of BOX; by default its largest.")
+@click.option("--set", "settings", multiple=True, metavar="N=V", help='Of the network: "net=25" (GB/s), "net=2 us".')
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+def join(
+    box: Path, hosts: int, fabric: str, output: Path, wanted: str | None, settings: tuple[str, ...], force: bool
+) -> int:
+    """Join copies of the topology of BOX.accl to a cluster, by their network cards."""
+    from acclc.topologies import join_file
+
+    beside = Path.cwd() if str(output) == "-" else output.resolve().parent
+    target = os.path.relpath(box.resolve(), beside)
+    text = join_file(box, Path(target).as_posix(), hosts, fabric, wanted, settings)
+    _write(output, text, force)
+    if str(output) != "-":
+        click.echo(f"{hosts} x {box} -> {output}")
+    return OK
+
+
+def _write(output: Path, text: str, force: bool) -> None:
+    if str(output) != "-" and output.exists() and not force:
+        raise click.UsageError(f"{output} exists; --force overwrites it")
+    write_text(output, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from acclc.diagnostics.catalogue_command import COMMAND_CODES
+from acclc.diagnostics.catalogue_import import IMPORT_CODES
 from acclc.diagnostics.catalogue_sema import SEMA_CODES
 from acclc.diagnostics.catalogue_syntax import SYNTAX_CODES
 from acclc.diagnostics.entry import CatalogueEntry
@@ -20,4 +21,4 @@ def _merge(*groups: Iterable[CatalogueEntry]) -> dict[str, CatalogueEntry]:
     return merged
 
 
-CATALOGUE: dict[str, CatalogueEntry] = _merge(SYNTAX_CODES, SEMA_CODES, COMMAND_CODES)
+CATALOGUE: dict[str, CatalogueEntry] = _merge(SYNTAX_CODES, SEMA_CODES, IMPORT_CODES, COMMAND_CODES)

@@ -1,0 +1,35 @@
+"""Whatever is in a file: a diagnostic or a text that the language takes; never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from fuzzing import check, mutated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from importer_tools import FIXTURES as FOLDER
+
+from acclc.diagnostics import DiagnosticError
+from acclc.importers import FORMATS, import_machine, source_of
+
+FILES = [p.read_bytes() for p in sorted(FOLDER.iterdir()) if p.stat().st_size < 6000]
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.integers(0, len(FILES) - 1), st.integers(0, len(FILES) - 1), st.integers(0, 2**32))
+def test_mutated_files(one: int, other: int, seed: int) -> None:
+    check(mutated(FILES[one], FILES[other], seed), whole=seed % 4 == 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda t: t.encode("utf-8", errors="replace"))))
+def test_anything(data: bytes) -> None:
+    check(data)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_refuses_every_other_file_with_a_diagnostic(format: str) -> None:
+    for path in sorted(FOLDER.iterdir()):
+        with contextlib.suppress(DiagnosticError):
+            import_machine(source_of(path.read_bytes(), path.name), format=format)
