@@ -76,9 +76,16 @@ def _layout(kernel: KernelProgram) -> str:
         for r, position in zip(kernel.ranks, kernel.positions, strict=True)
     ]
     longest = max((e.end - e.begin for p in _puts(kernel.blocks) for e in _extents(p)), default=Fraction(1))
-    homes = [c.home for c in kernel.counters]
+    counters = [(c.kind.value, c.home, c.src, c.dst) for c in kernel.counters]
     return layout_digest(
-        ranks, homes, kernel.in_place, kernel.contributors, kernel.channels, kernel.slot_depth, longest
+        ranks,
+        counters,
+        kernel.written,
+        kernel.in_place,
+        kernel.contributors,
+        kernel.channels,
+        kernel.slot_depth,
+        longest,
     )
 
 

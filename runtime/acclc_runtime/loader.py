@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from acclc_runtime.communicator import LocalGroup
 from acclc_runtime.errors import DamagedFileError
 from acclc_runtime.manifest import Manifest, ManifestCollective, read_manifest
 from acclc_runtime.selection import size_range
+
+if TYPE_CHECKING:
+    from acclc_runtime.memory.communicator import Communicator
 
 
 class Group(Protocol):
@@ -94,6 +97,47 @@ class Artefact:
             BackendUnavailableError: the backend cannot run here; says what is missing.
         """
         return LocalGroup(self.folder, self.manifest, backend, timeout_s=timeout_s, fallback=fallback, **options)
+
+    def join(
+        self,
+        bootstrap: str = "env://",
+        transport: str = "auto",
+        *,
+        rank: int | None = None,
+        world: int | None = None,
+        name: str = "",
+        timeout_s: float | None = None,
+        entry_timeout_s: float | None = None,
+        join_timeout_s: float = 300.0,
+    ) -> Communicator:
+        """Return this process's rank of a communicator; every rank is a process, and all call this.
+
+        ``bootstrap`` is how they meet: ``env://`` takes RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun
+        sets them; ``file:///path`` a path that all can reach (``rank`` and ``world`` are given, or in the
+        environment); ``mpi`` asks mpi4py. ``transport``: ``memory`` is shared memory of one machine, ``auto`` the
+        same today. ``name`` keeps apart communicators that one job makes at the same time. A call ends with an
+        error after ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has
+        not begun it within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is
+        set, else 600). The ranks have ``join_timeout_s`` to come.
+
+        Raises:
+            JoinError: a rank is missing or there twice, or the world size or the artefact is not the same.
+            BackendUnavailableError: no C++ compiler here.
+        """
+        from acclc_runtime.memory.join import join
+
+        return join(
+            self.folder,
+            self.manifest,
+            bootstrap=bootstrap,
+            transport=transport,
+            rank=rank,
+            world=world,
+            name=name,
+            timeout_s=timeout_s,
+            entry_timeout_s=entry_timeout_s,
+            join_timeout_s=join_timeout_s,
+        )
 
     def describe(self) -> str:
         """Return in words what the artefact holds: collectives, variants with their size ranges, bounds."""

@@ -1,0 +1,575 @@
+"""A communicator: one rank of an artefact's collectives; the other ranks are other processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from acclc_runtime import dtypes
+from acclc_runtime.arguments import CheckedCall, check_call
+from acclc_runtime.buffers import adapt
+from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, CommunicatorClosedError
+from acclc_runtime.manifest import ManifestCollective, ManifestVariant
+from acclc_runtime.memory.failures import World, explain
+from acclc_runtime.memory.heap import Heap
+from acclc_runtime.memory.native import BROKEN, DONE, FAILED, NO_MEMORY, NO_STAGING, NativeComm
+from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
+from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.settings import debug_enabled, say
+
+_CLOSING_S = 0.001
+
+
+class Handle:
+    """A call that was begun with ``async_op=True``."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self._future = future
+
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """Wait for the call's end and return its output.
+
+        Raises:
+            TimeoutError: it has not ended after ``timeout_s`` seconds; it goes on.
+        """
+        return self._future.result(timeout_s)
+
+    def done(self) -> bool:
+        """Whether the call has ended."""
+        return self._future.done()
+
+
+class Communicator:
+    """One rank; made by ``Artefact.join``; a context manager. ``empty`` gives arrays that others write directly.
+
+    Every method takes this rank's arrays and returns its output (None where it has none). ``out=None`` allocates;
+    ``out`` that is the input (or holds it, see ``in_place_view``) makes the call in place. ``op=None`` is the
+    operator that the source names, else sum. All ranks of the collective's group must make the same calls in the
+    same order. Calls of several threads run one after the other; with ``async_op=True`` a thread of the
+    communicator makes the call, and a handle is returned. After an error of a call the communicator is closed.
+
+    Raises:
+        ArgumentError: a call does not fit; nothing has moved, and the communicator can be used.
+        MismatchError: the ranks do not call the same.
+        CollectiveTimeoutError: no progress, or not all ranks began the call in time.
+        RankFailedError: another rank died, closed its communicator or gave up.
+        CommunicatorClosedError: this communicator is closed.
+    """
+
+    def __init__(self, world: World, native: NativeComm, heap: Heap, plans: Plans, cores: int) -> None:
+        self._world = world
+        self._manifest = world.manifest
+        self._native: NativeComm | None = native
+        self._call = native.call
+        self._heap = heap
+        self._plans = plans
+        self._cores = cores
+        self._lock = threading.RLock()
+        self._debug = debug_enabled()
+        self._said: set[str] = set()
+        self._why_closed = ""
+        self._staging: tuple[int, int] | None = None
+        self._pending = 0
+        self._worker: _Worker | None = None
+        self._families: dict[tuple[int, str | None], int] = {}
+        self._fast: dict[tuple[str, str | None], int] = {}
+        self._own = {c.name: of_one_rank(c, world.rank) for c in self._manifest.collectives if world.rank in c.ranks}
+        _ALIVE.add(self)
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._world.rank
+
+    @property
+    def world(self) -> int:
+        """The number of ranks."""
+        return len(self._world.pids)
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the communicator; the memory is freed with the last array of ``empty``. Others in a call get an error."""
+        self._close("this communicator is closed; make another by join")
+
+    def abort(self) -> None:
+        """Make the calls of all ranks end with an error, on whatever thread; the communicators cannot be used then."""
+        native = self._native
+        if native is not None:
+            native.abort()
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+        """Return a NumPy array, uninitialised, in memory that the other ranks reach: as output it needs no copy.
+
+        Raises:
+            AcclcRuntimeError: there is not so much memory.
+        """
+        self._check_open()
+        return self._heap.array((shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype))
+
+    def all_reduce(
+        self,
+        x: Any,
+        op: str | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return the reduction of all ranks' inputs. In place: out is x."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast.get(("all_reduce", op))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("all_reduce", x, out, op, None, stream, async_op, variant, dtype)
+
+    def all_gather(
+        self,
+        x: Any,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return all ranks' inputs, in group order. In place: x is this rank's part of out."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast.get(("all_gather", None))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("all_gather", x, out, None, None, stream, async_op, variant, dtype)
+
+    def reduce_scatter(
+        self,
+        x: Any,
+        op: str | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return this rank's part of the reduction of all inputs. In place: out is this rank's part of x."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast.get(("reduce_scatter", op))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("reduce_scatter", x, out, op, None, stream, async_op, variant, dtype)
+
+    def all_to_all(
+        self,
+        x: Any,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Part j of this rank's input becomes this rank's part of rank j's output."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast.get(("all_to_all", None))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("all_to_all", x, out, None, None, stream, async_op, variant, dtype)
+
+    def broadcast(
+        self,
+        x: Any,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return the input of the root (a global rank); others' x only gives size and type. In place: out is x."""
+        return self._of_kind("broadcast", x, out, None, root, stream, async_op, variant, dtype)
+
+    def reduce(
+        self,
+        x: Any,
+        op: str | None = None,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return the reduction of all inputs at the root, None elsewhere. In place: out is x."""
+        return self._of_kind("reduce", x, out, op, root, stream, async_op, variant, dtype)
+
+    def gather(
+        self,
+        x: Any,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return all inputs in group order at the root, None elsewhere. In place: the root's x is its part of out."""
+        return self._of_kind("gather", x, out, None, root, stream, async_op, variant, dtype)
+
+    def scatter(
+        self,
+        x: Any,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return this rank's part of the root's input; other ranks give x=None and an ``out``."""
+        return self._of_kind("scatter", x, out, None, root, stream, async_op, variant, dtype)
+
+    def send_recv(
+        self,
+        x: Any,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Each pair's source sends its input to its destination's output."""
+        return self._of_kind("send_recv", x, out, None, None, stream, async_op, variant, dtype)
+
+    def all_gather_into_tensor(self, out: Any, x: Any, async_op: bool = False) -> Any:
+        """all_gather, as torch names it."""
+        return self.all_gather(x, out, None, async_op)
+
+    def reduce_scatter_tensor(self, out: Any, x: Any, op: str | None = None, async_op: bool = False) -> Any:
+        """reduce_scatter, as torch names it."""
+        return self.reduce_scatter(x, op, out, None, async_op)
+
+    def all_to_all_single(self, out: Any, x: Any, async_op: bool = False) -> Any:
+        """all_to_all, as torch names it."""
+        return self.all_to_all(x, out, None, async_op)
+
+    def collective(
+        self,
+        name: str,
+        inputs: Any = None,
+        outputs: Any = None,
+        op: str | None = None,
+        variant: str | None = None,
+        dtype: str | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """Run the collective of that name with this rank's input and output: any, custom ones included."""
+        collective = of_name(self._manifest, name)
+        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype)
+
+    def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
+        """Return the variant that a call of S = ``nbytes`` takes, and why."""
+        return choose(of_name(self._manifest, name), nbytes)
+
+    def describe(self, nbytes: int | None = None) -> str:
+        """Return in words what runs, and for a size S in bytes which variant of each collective, and why."""
+        world, manifest = self._world, self._manifest
+        waits = "spin" if self.world <= self._cores else "yield, then sleep"
+        lines = [
+            f"{manifest.name} on memory shared by {self.world} processes: this is rank {world.rank}; protocol simple",
+            f"{self._cores} cores for {self.world} ranks: waits {waits}",
+            f"a wait without progress ends after {world.timeout_s:g} s, one for ranks that have not begun the call "
+            f"after {world.entry_timeout_s:g} s",
+        ]
+        for collective in manifest.collectives if nbytes is not None else ():
+            head = f"{collective.name}, {format_bytes(nbytes or 0)}"
+            try:
+                variant, reason = choose(collective, nbytes or 0)
+            except ArgumentError as error:
+                lines.append(f"{head}: {error}")
+                continue
+            staged = "an array that is not of empty() is staged as output" if world.rank in variant.written else (
+                "all arrays are used where they are")  # fmt: skip
+            lines.append(f"{head}: variant {variant.id} ({variant.strategy}): {reason}; {staged}")
+        return "\n".join(lines)
+
+    def _of_kind(
+        self,
+        kind: str,
+        x: Any,
+        out: Any,
+        op: str | None,
+        root: int | None,
+        stream: Any,
+        async_op: bool,
+        variant: str | None,
+        dtype: str | None,
+    ) -> Any:
+        if stream is not None:
+            raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
+        collective = of_kind(self._manifest, kind, root, "comm")
+        return self._begin(collective, x, out, op, async_op, variant, dtype)
+
+    def _begin(
+        self,
+        collective: ManifestCollective,
+        x: Any,
+        out: Any,
+        op: str | None,
+        async_op: bool,
+        variant: str | None,
+        dtype: str | None,
+    ) -> Any:
+        """Run a call here, or where calls wait on the thread that makes them, so that they keep their order."""
+        self._check_open()
+        if collective.name not in self._own:
+            members = ", ".join(map(str, collective.ranks))
+            raise ArgumentError(f"{collective.name} is on the ranks {members}; rank {self.rank} takes no part in it")
+
+        def run() -> Any:
+            return self._run(collective, x, out, op, variant, dtype)
+
+        with self._lock:
+            if not async_op and self._pending == 0:
+                return run()
+            if self._worker is None:
+                self._worker = _Worker(f"acclc rank {self.rank}")
+            self._pending += 1
+            self._fast.clear()  # calls from here on have to queue up
+            handle = Handle(self._worker.submit(run, self._ended))
+        return handle if async_op else handle.wait()
+
+    def _ended(self) -> None:
+        with self._lock:
+            self._pending -= 1
+
+    def _run(
+        self,
+        collective: ManifestCollective,
+        x: Any,
+        out: Any,
+        op: str | None,
+        variant_name: str | None,
+        dtype: str | None,
+    ) -> Any:
+        own = self._own[collective.name]
+        given, x, out = x, *self._completed(collective, own, x, out)
+        checked = check_call(self._manifest, own, [x], None if out is None else [out], op, dtype, False)
+        count, item = self._count(own, checked), checked.dtype.item_bytes
+        nbytes = size_bytes(collective, count, item)
+        if variant_name is None:
+            variant, reason = choose(collective, nbytes)
+        else:
+            variant, reason = by_name(collective, variant_name), "the call names it"
+        if self._debug:
+            self._say_once(collective, variant, reason, checked, nbytes)
+        index = self._manifest.collectives.index(collective)
+        key = CallKey(
+            index, collective.variants.index(variant), checked.dtype.name, checked.op, count, checked.in_place
+        )
+        source, target = checked.inputs[0], checked.outputs[0]
+        addresses = (0 if source is None else source.address, 0 if target is None else target.address)
+        with self._lock:
+            self._check_open()
+            native = self._native
+            assert native is not None
+            plan = self._plans.get(key)
+            if variant_name is None and dtype is None and self._pending == 0:
+                self._prepare(native, collective, key, op, given, out, checked, plan)
+            status = self._execute(native, plan, addresses)
+        if status != DONE:
+            raise self._failure(native, plan, status)
+        return checked.results[0]
+
+    def _execute(self, native: NativeComm, plan: Plan, addresses: tuple[int, int]) -> int:
+        try:
+            status = native.run(plan.address, *addresses)
+            if status == NO_STAGING:
+                self._grow_staging(native, plan.staged_bytes)
+                status = native.run(plan.address, *addresses)
+        except BaseException as error:  # Ctrl-C, or what a signal's handler raises
+            cause = native.cause()
+            if cause.reason:
+                explain(self._world, native, cause, [])
+                self._close(f"a call on this communicator was interrupted ({type(error).__name__}); make another by join")
+            raise
+        return status
+
+    def _completed(self, collective: ManifestCollective, own: ManifestCollective, x: Any, out: Any) -> tuple[Any, Any]:
+        """Give a rank without input an output like ``x``, where that tells its size (broadcast)."""
+        if own.input_units[0] or not own.output_units[0]:
+            return x, out
+        if out is None:
+            if collective.collective != "broadcast" or x is None:
+                raise ArgumentError(
+                    f"{collective.name}: rank {self.rank} has no input that tells the size of its output; give out="
+                )
+            like = adapt(x)
+            out = like.empty(like.shape, None)
+        return None, out
+
+    def _count(self, own: ManifestCollective, checked: CheckedCall) -> int:
+        """Return the count; that of the output where this rank has no input."""
+        target = checked.outputs[0]
+        if own.input_units[0] or target is None:
+            return checked.count
+        return target.elements // own.output_units[0]
+
+    def _prepare(
+        self,
+        native: NativeComm,
+        collective: ManifestCollective,
+        key: CallKey,
+        op: str | None,
+        x: Any,
+        out: Any,
+        checked: CheckedCall,
+        plan: Plan,
+    ) -> None:
+        """Let calls like this one take the short way: NumPy arrays of a one-letter type, by the collective's kind."""
+        source, target = checked.inputs[0], checked.outputs[0]
+        if source is None or target is None or not isinstance(x, np.ndarray) or not isinstance(out, np.ndarray):
+            return
+        letter = memoryview(x).format if x.dtype.kind in "fiub?" else ""
+        if len(letter) != 1 or of_kind(self._manifest, collective.collective) is not collective:
+            return
+        name = (collective.collective, op)
+        family = self._families.get((key.collective, key.op))
+        if family is None:
+            own = self._own[collective.name]
+            family = native.family(collective.in_place, own.positions[0], own.input_units[0])
+            self._families[(key.collective, key.op)] = family
+        self._fast[name] = family
+        native.prepare(family, letter, (source.nbytes, target.nbytes), key.in_place, plan.address)
+
+    def _grow_staging(self, native: NativeComm, nbytes: int) -> None:
+        size = 1 << max(16, (nbytes - 1).bit_length())
+        if self._staging is not None:
+            self._heap.release(*self._staging)
+            self._staging = None
+            native.staging(0, 0)
+        offset, _ = self._heap.allocate(size)
+        self._staging = (offset, size)
+        native.staging(offset, size)
+
+    def _failure(self, native: NativeComm, plan: Plan, status: int) -> Exception:
+        if status == NO_MEMORY:
+            return MemoryError("no memory for the blocks of a rank")
+        if status == BROKEN:
+            self._close("this communicator is closed, because another call on it failed; make another by join")
+            return CommunicatorClosedError(self._why_closed)
+        assert status == FAILED, status
+        error = explain(self._world, native, native.cause(), native.reports(plan.schedule, plan.numbers))
+        self._close(f"this communicator is closed, because a call failed ({error.args[0].partition(';')[0]})")
+        return error
+
+    def _close(self, why: str) -> None:
+        with self._lock:
+            native, self._native = self._native, None
+            if native is None:
+                return
+            self._why_closed = why
+            self._fast.clear()
+            self._call = _closed_call
+            native.close()
+        while native.running:  # a thread that is on its way out
+            time.sleep(_CLOSING_S)
+        if self._worker is not None:
+            self._worker.close()
+
+    def _check_open(self) -> None:
+        if self._native is None:
+            raise CommunicatorClosedError(self._why_closed)
+
+    def _after_fork(self) -> None:
+        """Close it in a child: the parent is this rank."""
+        native, self._native = self._native, None
+        self._why_closed = f"this communicator belongs to process {os.getppid()}; a forked child must join by itself"
+        self._lock = threading.RLock()
+        self._fast.clear()
+        self._call = _closed_call
+        if native is not None:
+            native.disable()
+
+    def _say_once(
+        self, collective: ManifestCollective, variant: ManifestVariant, reason: str, checked: CheckedCall, nbytes: int
+    ) -> None:
+        operator = f" {checked.op}" if checked.op else ""
+        place = "in place" if checked.in_place else "out of place"
+        line = (
+            f"rank {self.rank}: {collective.name}: {format_bytes(nbytes)} of {checked.dtype.name}{operator}, {place}: "
+            f"variant {variant.id} on shared memory, protocol simple: {reason}"
+        )
+        if line not in self._said:
+            self._said.add(line)
+            say(line)
+
+
+def _closed_call(*_: object) -> int:
+    return BROKEN
+
+
+class _Worker:
+    """A thread that runs the calls of a communicator in order."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any], Callable[[], None]] | None]
+        self._queue = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, run: Callable[[], Any], ended: Callable[[], None]) -> Future[Any]:
+        """Queue a call; ``ended`` is called after it, before its result is there."""
+        future: Future[Any] = Future()
+        self._queue.put((future, run, ended))
+        return future
+
+    def close(self) -> None:
+        """End the thread when all that was submitted has run."""
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            future, run, ended = item
+            try:
+                result = run()
+            except BaseException as error:
+                ended()
+                future.set_exception(error)
+            else:
+                ended()
+                future.set_result(result)
+            del item, future, run
+
+
+_ALIVE: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for communicator in list(_ALIVE):
+        communicator._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
