@@ -42,7 +42,7 @@ def layout_digest(
     slot_depth: int,
     longest_part: Fraction,
 ) -> str:
-    """Return the digest of a layout. ``counters``, by id: kind, global rank in whose memory it lies, source, destination.
+    """Return the digest of a layout. ``counters``, by id: kind, home (whose memory), source, destination.
 
     ``written``: the global ranks whose outputs other ranks write, in order of the group.
     ``longest_part`` is the largest part of a count that a put moves: scratch slots are as long.

@@ -56,7 +56,9 @@ def test_a_build_is_kept_and_depends_on_text_and_flags(
     assert build.build_library(path, SOURCE, ("-DA=2",)) != first
     assert build.build_library(path, SOURCE + b"\n", ("-DA=1",)) != first
     assert len(compilations(calls)) == 3
-    assert sorted(p.suffix for p in cache.iterdir() if p.name != "builds.lock") == [".so"] * 3  # nothing half built is left
+    assert (
+        sorted(p.suffix for p in cache.iterdir() if p.name != "builds.lock") == [".so"] * 3
+    )  # nothing half built is left
 
 
 def test_the_cache_is_for_its_owner_only(tmp_path: Path, cache: Path) -> None:

@@ -17,7 +17,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -151,10 +151,8 @@ def _one_at_a_time(folder: Path, digest: str) -> Iterator[None]:
     """
     with (folder / "builds.lock").open("w") as lock:
         where = int(digest[:15], 16)
-        try:
+        with suppress(OSError):
             fcntl.lockf(lock, fcntl.LOCK_EX, 1, where)
-        except OSError:
-            pass
         yield
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from acclc_runtime.errors import ArgumentError, JoinError
 
+SPAWNED = "spawned:"
+"""Before a secret name: how the processes of ``spawn`` meet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -31,6 +34,9 @@ def find_place(bootstrap: str, rank: int | None, world: int | None, name: str) -
         ArgumentError: an unknown bootstrap, or one that does not say which rank this is.
         JoinError: MPI says that the ranks are on several machines.
     """
+    if bootstrap.startswith(SPAWNED):
+        mine, all_ranks = _checked(rank, world, "spawn")
+        return Place(mine, all_ranks, f"\0acclc/{bootstrap.removeprefix(SPAWNED)}".encode(), "the place of spawn")
     if bootstrap == "mpi":
         return _mpi(rank, world)
     if bootstrap == "env://":

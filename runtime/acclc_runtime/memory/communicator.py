@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from acclc_runtime import dtypes
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.buffers import adapt
-from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, CommunicatorClosedError
+from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
-from acclc_runtime.memory.failures import World, explain
+from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
 from acclc_runtime.memory.heap import Heap
+from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.native import BROKEN, DONE, FAILED, NO_MEMORY, NO_STAGING, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
+from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say
 
 _CLOSING_S = 0.001
 
 
-class Handle:
-    """A call that was begun with ``async_op=True``."""
-
-    def __init__(self, future: Future[Any]) -> None:
-        self._future = future
-
-    def wait(self, timeout_s: float | None = None) -> Any:
-        """Wait for the call's end and return its output.
-
-        Raises:
-            TimeoutError: it has not ended after ``timeout_s`` seconds; it goes on.
-        """
-        return self._future.result(timeout_s)
-
-    def done(self) -> bool:
-        """Whether the call has ended."""
-        return self._future.done()
-
-
-class Communicator:
+class Communicator(NamedCalls):
     """One rank; made by ``Artefact.join``; a context manager. ``empty`` gives arrays that others write directly.
 
     Every method takes this rank's arrays and returns its output (None where it has none). ``out=None`` allocates;
@@ -68,8 +47,8 @@ class Communicator:
     def __init__(self, world: World, native: NativeComm, heap: Heap, plans: Plans, cores: int) -> None:
         self._world = world
         self._manifest = world.manifest
+        super().__init__(native.call)
         self._native: NativeComm | None = native
-        self._call = native.call
         self._heap = heap
         self._plans = plans
         self._cores = cores
@@ -79,9 +58,8 @@ class Communicator:
         self._why_closed = ""
         self._staging: tuple[int, int] | None = None
         self._pending = 0
-        self._worker: _Worker | None = None
+        self._worker: Worker | None = None
         self._families: dict[tuple[int, str | None], int] = {}
-        self._fast: dict[tuple[str, str | None], int] = {}
         self._own = {c.name: of_one_rank(c, world.rank) for c in self._manifest.collectives if world.rank in c.ranks}
         _ALIVE.add(self)
 
@@ -111,6 +89,7 @@ class Communicator:
         """Make the calls of all ranks end with an error, on whatever thread; the communicators cannot be used then."""
         native = self._native
         if native is not None:
+            native.say(f"failed:rank {self.rank} {ABORT_WORDS}")
             native.abort()
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
@@ -121,158 +100,6 @@ class Communicator:
         """
         self._check_open()
         return self._heap.array((shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype))
-
-    def all_reduce(
-        self,
-        x: Any,
-        op: str | None = None,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Return the reduction of all ranks' inputs. In place: out is x."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("all_reduce", op))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
-        return self._of_kind("all_reduce", x, out, op, None, stream, async_op, variant, dtype)
-
-    def all_gather(
-        self,
-        x: Any,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Return all ranks' inputs, in group order. In place: x is this rank's part of out."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("all_gather", None))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
-        return self._of_kind("all_gather", x, out, None, None, stream, async_op, variant, dtype)
-
-    def reduce_scatter(
-        self,
-        x: Any,
-        op: str | None = None,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Return this rank's part of the reduction of all inputs. In place: out is this rank's part of x."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("reduce_scatter", op))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
-        return self._of_kind("reduce_scatter", x, out, op, None, stream, async_op, variant, dtype)
-
-    def all_to_all(
-        self,
-        x: Any,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Part j of this rank's input becomes this rank's part of rank j's output."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("all_to_all", None))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
-        return self._of_kind("all_to_all", x, out, None, None, stream, async_op, variant, dtype)
-
-    def broadcast(
-        self,
-        x: Any,
-        root: int | None = None,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Return the input of the root (a global rank); others' x only gives size and type. In place: out is x."""
-        return self._of_kind("broadcast", x, out, None, root, stream, async_op, variant, dtype)
-
-    def reduce(
-        self,
-        x: Any,
-        op: str | None = None,
-        root: int | None = None,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Return the reduction of all inputs at the root, None elsewhere. In place: out is x."""
-        return self._of_kind("reduce", x, out, op, root, stream, async_op, variant, dtype)
-
-    def gather(
-        self,
-        x: Any,
-        root: int | None = None,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Return all inputs in group order at the root, None elsewhere. In place: the root's x is its part of out."""
-        return self._of_kind("gather", x, out, None, root, stream, async_op, variant, dtype)
-
-    def scatter(
-        self,
-        x: Any,
-        root: int | None = None,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Return this rank's part of the root's input; other ranks give x=None and an ``out``."""
-        return self._of_kind("scatter", x, out, None, root, stream, async_op, variant, dtype)
-
-    def send_recv(
-        self,
-        x: Any,
-        out: Any = None,
-        stream: Any = None,
-        async_op: bool = False,
-        *,
-        variant: str | None = None,
-        dtype: str | None = None,
-    ) -> Any:
-        """Each pair's source sends its input to its destination's output."""
-        return self._of_kind("send_recv", x, out, None, None, stream, async_op, variant, dtype)
-
-    def all_gather_into_tensor(self, out: Any, x: Any, async_op: bool = False) -> Any:
-        """all_gather, as torch names it."""
-        return self.all_gather(x, out, None, async_op)
-
-    def reduce_scatter_tensor(self, out: Any, x: Any, op: str | None = None, async_op: bool = False) -> Any:
-        """reduce_scatter, as torch names it."""
-        return self.reduce_scatter(x, op, out, None, async_op)
-
-    def all_to_all_single(self, out: Any, x: Any, async_op: bool = False) -> Any:
-        """all_to_all, as torch names it."""
-        return self.all_to_all(x, out, None, async_op)
 
     def collective(
         self,
@@ -354,7 +181,7 @@ class Communicator:
             if not async_op and self._pending == 0:
                 return run()
             if self._worker is None:
-                self._worker = _Worker(f"acclc rank {self.rank}")
+                self._worker = Worker(f"acclc rank {self.rank}")
             self._pending += 1
             self._fast.clear()  # calls from here on have to queue up
             handle = Handle(self._worker.submit(run, self._ended))
@@ -412,7 +239,9 @@ class Communicator:
             cause = native.cause()
             if cause.reason:
                 explain(self._world, native, cause, [])
-                self._close(f"a call on this communicator was interrupted ({type(error).__name__}); make another by join")
+                self._close(
+                    f"a call on this communicator was interrupted ({type(error).__name__}); make another by join"
+                )
             raise
         return status
 
@@ -451,7 +280,7 @@ class Communicator:
         source, target = checked.inputs[0], checked.outputs[0]
         if source is None or target is None or not isinstance(x, np.ndarray) or not isinstance(out, np.ndarray):
             return
-        letter = memoryview(x).format if x.dtype.kind in "fiub?" else ""
+        letter = x.dtype.char if x.dtype.kind in "fiub" else ""
         if len(letter) != 1 or of_kind(self._manifest, collective.collective) is not collective:
             return
         name = (collective.collective, op)
@@ -481,7 +310,7 @@ class Communicator:
             return CommunicatorClosedError(self._why_closed)
         assert status == FAILED, status
         error = explain(self._world, native, native.cause(), native.reports(plan.schedule, plan.numbers))
-        self._close(f"this communicator is closed, because a call failed ({error.args[0].partition(';')[0]})")
+        self._close(f"this communicator is closed, because a call failed: {error.args[0].partition(';')[0]}")
         return error
 
     def _close(self, why: str) -> None:
@@ -528,39 +357,6 @@ class Communicator:
 
 def _closed_call(*_: object) -> int:
     return BROKEN
-
-
-class _Worker:
-    """A thread that runs the calls of a communicator in order."""
-
-    def __init__(self, name: str) -> None:
-        self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any], Callable[[], None]] | None]
-        self._queue = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, run: Callable[[], Any], ended: Callable[[], None]) -> Future[Any]:
-        """Queue a call; ``ended`` is called after it, before its result is there."""
-        future: Future[Any] = Future()
-        self._queue.put((future, run, ended))
-        return future
-
-    def close(self) -> None:
-        """End the thread when all that was submitted has run."""
-        self._queue.put(None)
-
-    def _work(self) -> None:
-        while (item := self._queue.get()) is not None:
-            future, run, ended = item
-            try:
-                result = run()
-            except BaseException as error:
-                ended()
-                future.set_exception(error)
-            else:
-                ended()
-                future.set_result(result)
-            del item, future, run
 
 
 _ALIVE: weakref.WeakSet[Communicator] = weakref.WeakSet()

@@ -31,6 +31,10 @@ from acclc_runtime.memory.plans import DTYPE_NAMES, OP_NAMES
 _PATIENCE_S = 2.0
 """For the words of a rank that gave up: it is about to write them."""
 
+_AFTER = "the communicator is closed, another can be made by join"
+
+ABORT_WORDS = "called abort()"
+
 _KINDS: dict[str, type[AcclcRuntimeError]] = {
     "mismatch": MismatchError,
     "timeout": CollectiveTimeoutError,
@@ -53,9 +57,9 @@ def explain(world: World, native: NativeComm, cause: Cause, reports: list[Report
     """Return the error of a failed call, and tell the other ranks, unless they told this one."""
     if cause.reason == ABORTED and cause.rank != world.rank:
         return _heard(world, native, cause)
-    kind, text = _words(world, cause, reports)
-    native.say(f"{kind}:{text}")
-    return _KINDS[kind](f"{text}; the communicator is closed, another can be made by join")
+    kind, text, waits = _words(world, cause, reports)
+    native.say(f"{kind}:{text}{waits}")
+    return _KINDS[kind](f"{text}; {_AFTER}{waits}")
 
 
 def call_in_words(manifest: Manifest, call: NativeCall) -> str:
@@ -70,41 +74,42 @@ def call_in_words(manifest: Manifest, call: NativeCall) -> str:
         return "something unknown"
 
 
-def _words(world: World, cause: Cause, reports: list[Report]) -> tuple[str, str]:
+def _words(world: World, cause: Cause, reports: list[Report]) -> tuple[str, str, str]:
+    """Return the kind of error, a sentence, and lines on what the blocks of this rank wait for."""
     me = world.rank
     mine = call_in_words(world.manifest, cause.mine)
     collective = world.manifest.collectives[cause.mine.collective]
     variant = collective.variants[cause.mine.variant]
     where = f"rank {me} in {mine}, call {cause.mine.sequence} of its group"
+    blocks = str(failure(collective, variant, reports, world.timeout_s)).partition("\n")[2] if reports else ""
+    waits = f"\n{blocks}" if blocks else ""
     if cause.reason == MISMATCH:
         return "mismatch", (
             f"the ranks do not call the same: rank {cause.rank} calls {call_in_words(world.manifest, cause.theirs)}, "
             f"as call {cause.theirs.sequence} of its group; {where}"
-        )
-    blocks = str(failure(collective, variant, reports, world.timeout_s)).partition("\n")[2]
-    waits = f":\n{blocks}" if blocks else ""
-    if cause.reason in (DIED, CLOSED):
+        ), ""  # fmt: skip
+    if cause.reason == DIED:
         pid = world.pids[cause.rank]
-        how = f"the process of rank {cause.rank} (pid {pid}) ended" if cause.reason == DIED else (
-            f"rank {cause.rank} closed its communicator")  # fmt: skip
-        return "failed", f"{how} while others waited for it; {where}{waits}"
+        return (
+            "failed",
+            f"the process of rank {cause.rank} (pid {pid}) ended while others waited for it; {where}",
+            waits,
+        )
+    if cause.reason == CLOSED:
+        return "failed", f"rank {cause.rank} closed its communicator while others waited for it; {where}", waits
     if cause.reason == TIMED_OUT:
-        return "timeout", (
-            f"{where}: no progress for {world.timeout_s:g} s (timeout_s or ACCLC_TIMEOUT sets the limit)"
-            f"{_stopped(world)}{waits}"
-        )
+        limit = f"no progress for {world.timeout_s:g} s (timeout_s or ACCLC_TIMEOUT sets the limit)"
+        return "timeout", f"{where}: {limit}{_stopped(world)}", waits
     if cause.reason == ENTRY_TIMED_OUT:
-        return "timeout", (
-            f"{where}: not all ranks began this call within {world.entry_timeout_s:g} s (entry_timeout_s or "
-            f"ACCLC_ENTRY_TIMEOUT sets the limit){_stopped(world)}{waits}"
-        )
+        limit = f"within {world.entry_timeout_s:g} s (entry_timeout_s or ACCLC_ENTRY_TIMEOUT sets the limit)"
+        return "timeout", f"{where}: not all ranks began this call {limit}{_stopped(world)}", waits
     if cause.reason == INTERRUPTED:
-        return "failed", f"rank {me} was interrupted; {where}"
+        return "failed", f"rank {me} was interrupted; {where}", ""
     if cause.reason == ABORTED:
-        return "failed", f"rank {me} gave up by abort(); {where}"
+        return "failed", f"rank {me} {ABORT_WORDS}; {where}", ""
     if cause.reason == NO_MEMORY:
-        return "failed", f"rank {me} cannot map the memory of rank {cause.rank}: not enough memory; {where}"
-    return "failed", f"{where} failed"
+        return "failed", f"rank {me} cannot map the memory of rank {cause.rank}: not enough memory; {where}", ""
+    return "failed", f"{where} failed", waits
 
 
 def _heard(world: World, native: NativeComm, cause: Cause) -> AcclcRuntimeError:
@@ -115,8 +120,9 @@ def _heard(world: World, native: NativeComm, cause: Cause) -> AcclcRuntimeError:
         words = native.heard(cause.rank)
     kind, _, text = words.partition(":")
     where = f"rank {world.rank} in {call_in_words(world.manifest, cause.mine)}"
-    told = f"rank {cause.rank} gave up: {text or 'it did not say why'}; {where}"
-    return _KINDS.get(kind, RankFailedError)(f"{told}; the communicator is closed, another can be made by join")
+    first, _, waits = text.partition("\n")
+    told = f"rank {cause.rank} gave up: {first or 'it did not say why'}; {where}; {_AFTER}"
+    return _KINDS.get(kind, RankFailedError)(f"{told}\n{waits}" if waits else told)
 
 
 def _stopped(world: World) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Callable
@@ -255,10 +256,8 @@ class NativeComm:
         if comm:
             self._library.accl_comm_destroy(comm)
         for file in getattr(self, "_files", ()):
-            try:
+            with contextlib.suppress(OSError):
                 os.close(file)
-            except OSError:
-                pass
 
     @staticmethod
     def _made(address: int | None) -> int:

@@ -236,9 +236,7 @@ def _connect(place: Place, ends: float, timeout_s: float) -> socket.socket:
         except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
             connection.close()
             if time.monotonic() >= ends:
-                raise JoinError(
-                    f"rank {place.rank} found no rank 0 at {place.words} within {timeout_s:g} s"
-                ) from None
+                raise JoinError(f"rank {place.rank} found no rank 0 at {place.words} within {timeout_s:g} s") from None
             time.sleep(_RETRY_S)
             continue
         except OSError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import pickle
-import tempfile
+import secrets
+import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, RankFailedError
+from acclc_runtime.memory.bootstrap import SPAWNED
 
 _GRACE_S = 5.0
 """For the others to notice by themselves that a rank failed, beyond which they are ended."""
+_PR_SET_PDEATHSIG = 1
 
 
 def spawn(
@@ -43,31 +47,32 @@ def spawn(
     if ranks < 1:
         raise ArgumentError(f"ranks={ranks!r}: at least one rank is needed")
     context: Any = multiprocessing.get_context(method)
-    with tempfile.TemporaryDirectory(prefix="acclc-") as folder:
-        bootstrap = f"file://{folder}/socket"
-        started: list[tuple[BaseProcess, Connection]] = []
-        try:
-            for rank in range(ranks):
-                here, there = context.Pipe(duplex=False)
-                settings = (str(Path(artefact).resolve()), bootstrap, rank, ranks, timeout_s, entry_timeout_s)
-                process = context.Process(target=_rank_main, args=(there, settings, fn, tuple(args)), daemon=True)
-                process.start()
-                there.close()
-                started.append((process, here))
-            return _collect(started, grace_s)
-        finally:
-            for process, connection in started:
-                if process.is_alive():
-                    process.kill()
-                process.join()
-                connection.close()
+    bootstrap = f"{SPAWNED}{secrets.token_hex(16)}"
+    started: list[tuple[BaseProcess, Connection]] = []
+    try:
+        for rank in range(ranks):
+            here, there = context.Pipe(duplex=False)
+            settings = (str(Path(artefact).resolve()), bootstrap, rank, ranks, timeout_s, entry_timeout_s)
+            arguments = (there, os.getpid(), settings, fn, tuple(args))
+            process = context.Process(target=_rank_main, args=arguments, daemon=True)
+            process.start()
+            there.close()
+            started.append((process, here))
+        return _collect(started, grace_s)
+    finally:
+        for process, connection in started:
+            if process.is_alive():
+                process.kill()
+            process.join()
+            connection.close()
 
 
 def _rank_main(
-    connection: Connection, settings: tuple[Any, ...], fn: Callable[..., Any], args: tuple[Any, ...]
+    connection: Connection, parent: int, settings: tuple[Any, ...], fn: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
     from acclc_runtime.loader import load
 
+    _die_with(parent)
     folder, bootstrap, rank, world, timeout_s, entry_timeout_s = settings
     try:
         comm = load(folder).join(
@@ -84,6 +89,13 @@ def _rank_main(
             answer = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), text))
     connection.send_bytes(answer)
     connection.close()
+
+
+def _die_with(parent: int) -> None:
+    """Be killed when the parent is: nobody would collect the results."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _collect(started: list[tuple[BaseProcess, Connection]], grace_s: float) -> list[Any]:

@@ -51,7 +51,9 @@ def world_of(manifest: Manifest) -> int:
     }
     if len(sizes) > 1:
         told = ", ".join(f"{name} for {size} ranks" for size, name in sorted(sizes.items()))
-        raise ArgumentError(f"{manifest.name} holds collectives of different worlds ({told}); compile one file for each")
+        raise ArgumentError(
+            f"{manifest.name} holds collectives of different worlds ({told}); compile one file for each"
+        )
     return next(iter(sizes))
 
 

@@ -636,7 +636,7 @@ static int run_locked(accl_comm& comm, const accl_plan_options& plan, const void
     if (comm.reason != 0 || comm.gave_up != 0) {
         comm.broken = true;
         comm.cause.mine = call;
-        comm.abort_all();
+        if (comm.reason != ACCL_ABORTED) comm.abort_all();  // else whoever gave up has told all
         return ACCL_FAILED;
     }
     if (target != output) memcpy(output, target, plan.output_bytes);
