@@ -22,10 +22,12 @@
 namespace {
 
 constexpr size_t fibre_stack_bytes = 256 * 1024;
-constexpr uint32_t spins_before_yield = 2000;  // tens of microseconds, where every rank has a core
+constexpr uint32_t most_spins = 2000;          // tens of microseconds, where every rank has a core
+constexpr uint32_t least_spins = 64;           // where others have the cores; enough to find out that it changed
 constexpr uint32_t yields_before_sleep = 200;
 constexpr uint32_t yields_before_look = 64;
 constexpr long sleep_ns = 5 * 1000 * 1000;     // at most: whoever posts wakes the sleeper
+constexpr uint64_t part_every_ns = 1000 * 1000;
 constexpr uint64_t look_every_ns = 2 * 1000 * 1000;
 
 uint64_t now_ns() {
@@ -49,6 +51,7 @@ struct Head {
     uint32_t ended;  // the call is over
     alignas(128) uint32_t doorbell;  // a futex: grows when somebody posted to a sleeper
     uint32_t sleeping;
+    uint32_t core;  // 1 + where it last waited for longer than it spins
     alignas(128) uint64_t progress;  // posts
     alignas(128) uint32_t abort;  // 1 + the rank that gave up
     alignas(128) uint32_t closed;
@@ -190,14 +193,17 @@ struct accl_comm {
     char* stacks = nullptr;
     size_t stacks_bytes = 0;
     size_t stack_count = 0;
+    uint32_t spins = most_spins;  // of the next wait: fewer after each that spun for nothing
     uint64_t seen_progress = 0;
     uint64_t quiet_since = 0;  // 0: this wait has not looked at a clock yet
     uint64_t looked_at = 0;
+    uint64_t parted_at = 0;
 
     Head& own() const { return *peers[rank].head; }
     bool reserve_fibres(uint32_t count);
     bool run_fibres();
     void idle();
+    void part_cores();
     void look(uint64_t now);
     void end_waits(uint32_t why, uint32_t who);
     void abort_all();
@@ -343,10 +349,15 @@ void accl_comm::idle() {
     };
     Head& head = own();
     if (schedule->ranks.size() <= cores) {
-        for (uint32_t i = 0; i < spins_before_yield; ++i) {
-            if (ready()) return;
+        for (uint32_t i = 0; i < spins; ++i) {
+            if (ready()) {
+                spins = spins < most_spins / 2 ? spins * 2 : most_spins;
+                return;
+            }
             pause_core();
         }
+        spins = spins > least_spins * 2 ? spins / 2 : least_spins;
+        part_cores();
     }
     quiet_since = 0;
     for (uint32_t i = 1; i <= yields_before_sleep; ++i) {
@@ -370,6 +381,35 @@ void accl_comm::idle() {
         look(now_ns());
         if (reason != 0) return;
     }
+}
+
+// Ranks that yield to each other on one core stay there, though another is free: the scheduler sees no need to move
+// them. The one of the larger number goes to a core where no rank of the group is; it is not bound to it.
+void accl_comm::part_cores() {
+    const int here = sched_getcpu();
+    if (here < 0) return;
+    __atomic_store_n(&own().core, (uint32_t)here + 1, __ATOMIC_RELAXED);
+    bool shared = false;
+    cpu_set_t allowed, others;
+    CPU_ZERO(&others);
+    for (const uint32_t who : schedule->ranks) {
+        const uint32_t core = __atomic_load_n(&peers[who].head->core, __ATOMIC_RELAXED);
+        if (who == rank || core == 0 || core > CPU_SETSIZE) continue;
+        shared = shared || (who < rank && core == (uint32_t)here + 1);
+        CPU_SET(core - 1, &others);
+    }
+    if (!shared) return;
+    const uint64_t now = now_ns();
+    if (now - parted_at < part_every_ns) return;
+    parted_at = now;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    cpu_set_t wanted;
+    CPU_ZERO(&wanted);
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+        if (CPU_ISSET(core, &allowed) && !CPU_ISSET(core, &others)) CPU_SET(core, &wanted);
+    }
+    if (CPU_COUNT(&wanted) == 0 || sched_setaffinity(0, sizeof wanted, &wanted) != 0) return;
+    sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
 uint64_t accl_comm::progress() const {
