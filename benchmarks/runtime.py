@@ -150,9 +150,7 @@ def peer_round(python: str, ranks: int, wanted: list[Cell]) -> tuple[str, list[f
     mpiexec = Path(python).parent / "mpiexec"
     command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks), python, "-c", PEER]
     try:
-        done = subprocess.run(
-            [*command, json.dumps(wanted)], capture_output=True, text=True, timeout=600, check=False
-        )
+        done = subprocess.run([*command, json.dumps(wanted)], capture_output=True, text=True, timeout=600, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode != 0:

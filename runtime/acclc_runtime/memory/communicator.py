@@ -13,12 +13,13 @@ import numpy as np
 
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.buffers import adapt
+from acclc_runtime.dtypes import DType
 from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
-from acclc_runtime.manifest import ManifestCollective, ManifestVariant
+from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
 from acclc_runtime.memory.heap import Heap
 from acclc_runtime.memory.named_calls import NamedCalls
-from acclc_runtime.memory.native import BROKEN, DONE, FAILED, NO_MEMORY, NO_STAGING, NativeComm
+from acclc_runtime.memory.native import BROKEN, DONE, NO_MEMORY, NO_STAGING, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
 from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
@@ -67,6 +68,11 @@ class Communicator(NamedCalls):
     def rank(self) -> int:
         """This rank."""
         return self._world.rank
+
+    @property
+    def manifest(self) -> Manifest:
+        """The artefact's manifest."""
+        return self._manifest
 
     @property
     def world(self) -> int:
@@ -201,9 +207,12 @@ class Communicator(NamedCalls):
         dtype: str | None,
     ) -> Any:
         own = self._own[collective.name]
-        given, x, out = x, *self._completed(collective, own, x, out)
-        checked = check_call(self._manifest, own, [x], None if out is None else [out], op, dtype, False)
-        count, item = self._count(own, checked), checked.dtype.item_bytes
+        given, sized_by = x, None
+        if own.input_units[0] == 0:
+            x, out, sized_by = self._without_input(collective, own, x, out, dtype)
+        outs = None if out is None else [out]
+        checked = check_call(self._manifest, own, [x], outs, op, dtype, False, sized_by=sized_by)
+        count, item = checked.count, checked.dtype.item_bytes
         nbytes = size_bytes(collective, count, item)
         if variant_name is None:
             variant, reason = choose(collective, nbytes)
@@ -226,7 +235,7 @@ class Communicator(NamedCalls):
                 self._prepare(native, collective, key, op, given, out, checked, plan)
             status = self._execute(native, plan, addresses)
         if status != DONE:
-            raise self._failure(native, plan, status)
+            raise self._failure(native, status)
         return checked.results[0]
 
     def _execute(self, native: NativeComm, plan: Plan, addresses: tuple[int, int]) -> int:
@@ -238,32 +247,43 @@ class Communicator(NamedCalls):
         except BaseException as error:  # Ctrl-C, or what a signal's handler raises
             cause = native.cause()
             if cause.reason:
-                explain(self._world, native, cause, [])
                 self._close(
                     f"a call on this communicator was interrupted ({type(error).__name__}); make another by join"
                 )
             raise
         return status
 
-    def _completed(self, collective: ManifestCollective, own: ManifestCollective, x: Any, out: Any) -> tuple[Any, Any]:
-        """Give a rank without input an output like ``x``, where that tells its size (broadcast)."""
-        if own.input_units[0] or not own.output_units[0]:
-            return x, out
-        if out is None:
-            if collective.collective != "broadcast" or x is None:
-                raise ArgumentError(
-                    f"{collective.name}: rank {self.rank} has no input that tells the size of its output; give out="
-                )
-            like = adapt(x)
-            out = like.empty(like.shape, None)
-        return None, out
+    def _without_input(
+        self, collective: ManifestCollective, own: ManifestCollective, x: Any, out: Any, dtype: str | None
+    ) -> tuple[None, Any, tuple[DType, int] | None]:
+        """Return the input, the output, and the type and count that the output tells.
 
-    def _count(self, own: ManifestCollective, checked: CheckedCall) -> int:
-        """Return the count; that of the output where this rank has no input."""
-        target = checked.outputs[0]
-        if own.input_units[0] or target is None:
-            return checked.count
-        return target.elements // own.output_units[0]
+        A broadcast's output may be like x; where there is none either, x has count elements.
+        """
+        units = own.output_units[0]
+        if units == 0:
+            if x is None:
+                raise ArgumentError(
+                    f"{collective.name}: rank {self.rank} only passes on what others send; give it an array of count "
+                    "elements, which tells the size"
+                )
+            size = adapt(x, dtype)
+            return None, out, (size.dtype, size.elements)
+        if out is None and (collective.collective != "broadcast" or x is None):
+            raise ArgumentError(
+                f"{collective.name}: rank {self.rank} has no input that tells the size of its output; give out="
+            )
+        if out is None:
+            like = adapt(x, dtype)
+            out = like.empty(like.shape, None)
+        buffer = adapt(out, dtype)
+        count, rest = divmod(buffer.elements, units)
+        if rest:
+            raise ArgumentError(
+                f"{collective.name}: rank {self.rank}'s output has {buffer.elements} elements; it must be a multiple "
+                f"of {units}"
+            )
+        return None, out, (buffer.dtype, count)
 
     def _prepare(
         self,
@@ -302,14 +322,15 @@ class Communicator(NamedCalls):
         self._staging = (offset, size)
         native.staging(offset, size)
 
-    def _failure(self, native: NativeComm, plan: Plan, status: int) -> Exception:
+    def _failure(self, native: NativeComm, status: int) -> Exception:
+        """Return the error of a call that failed: of this one, or of one that took the short way before it."""
         if status == NO_MEMORY:
             return MemoryError("no memory for the blocks of a rank")
-        if status == BROKEN:
-            self._close("this communicator is closed, because another call on it failed; make another by join")
+        cause = native.cause()
+        if cause.reason == 0:
+            self._close("this communicator is closed; make another by join")
             return CommunicatorClosedError(self._why_closed)
-        assert status == FAILED, status
-        error = explain(self._world, native, native.cause(), native.reports(plan.schedule, plan.numbers))
+        error = explain(self._world, native, cause, native.reports())
         self._close(f"this communicator is closed, because a call failed: {error.args[0].partition(';')[0]}")
         return error
 

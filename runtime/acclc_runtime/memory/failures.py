@@ -68,7 +68,7 @@ def call_in_words(manifest: Manifest, call: NativeCall) -> str:
         collective = manifest.collectives[call.collective]
         variant = collective.variants[call.variant].id
         op = f", {OP_NAMES[call.op]}" if call.op else ""
-        place = ", in place" if call.in_place else ""
+        place = ", in place" if call.in_place == 1 else ""
         return f"{collective.name}(count {call.count} of {DTYPE_NAMES[call.dtype]}{op}{place}), variant {variant}"
     except IndexError:
         return "something unknown"

@@ -74,7 +74,7 @@ def _attach(
     slice_bytes: int,
 ) -> Communicator:
     """Map the segments; every rank learns of a failure of any."""
-    cards = [Card(c.rank, c.facts, own_files if c.rank == place.rank else c.files) for c in meeting.cards]
+    cards = meeting.cards
     cores = len({core for card in cards for core in card.facts["cores"]})
     fault, failed, native = "", None, None
     try:

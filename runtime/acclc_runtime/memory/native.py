@@ -25,6 +25,9 @@ TIMED_OUT, ABORTED = 1, 2
 ENTRY_TIMED_OUT, MISMATCH, DIED, CLOSED, INTERRUPTED = range(4, 9)
 """Why a call failed."""
 
+EITHER = 2
+"""``in_place`` of a rank that has not both buffers."""
+
 WORDS_BYTES = 2048
 IN_PLACE_CODES = {"same": 1, "input_in_output": 2, "output_in_input": 3}
 
@@ -122,7 +125,7 @@ def _library() -> ctypes.CDLL:
         "accl_plan_create": (pointer, (pointer, pointer)),
         "accl_comm_forget_plans": (u64, (pointer,)),
         "accl_comm_cause": (None, (pointer, pointer)),
-        "accl_schedule_reports": (pointer, (pointer,)),
+        "accl_comm_reports": (u32, (pointer, pointer)),
         "accl_comm_abort": (None, (pointer,)),
         "accl_comm_say": (None, (pointer, ctypes.c_char_p)),
         "accl_comm_heard": (u32, (pointer, u32, ctypes.c_char_p)),
@@ -214,9 +217,11 @@ class NativeComm:
         self._library.accl_comm_cause(self._comm, ctypes.byref(cause))
         return cause
 
-    def reports(self, schedule: int, number: int) -> list[Report]:
-        """Return what the blocks said whose waits failed."""
-        raw = (_Report * number).from_address(self._library.accl_schedule_reports(schedule))
+    def reports(self) -> list[Report]:
+        """Return what the blocks said whose waits failed, of the last call."""
+        at = ctypes.c_void_p()
+        number = self._library.accl_comm_reports(self._comm, ctypes.byref(at))
+        raw = (_Report * number).from_address(at.value or 0) if number else ()
         return [
             Report(n, r.reason, r.step, r.transfer, r.home, r.slot, r.wanted, r.present, r.slice)
             for n, r in enumerate(raw)

@@ -12,7 +12,7 @@ from acclc_runtime.backends.cpu import KERNEL_FLAGS, load_library
 from acclc_runtime.backends.kernel_file import Instance, counters_at, kernel_path, kernel_text
 from acclc_runtime.dtypes import DTYPES, OPERATORS, named
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
-from acclc_runtime.memory.native import NativeCall, NativeComm, PlanOptions, ScheduleOptions
+from acclc_runtime.memory.native import EITHER, NativeCall, NativeComm, PlanOptions, ScheduleOptions
 from acclc_runtime.memory.tables import Tables, slot_bytes_at_most
 from acclc_runtime.slicing import plan_slices
 
@@ -36,11 +36,9 @@ class CallKey:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A prepared call: the native plan and its schedule, and how many bytes others write into the output."""
+    """A prepared call: the native plan, and how many bytes others write into the output."""
 
     address: int
-    schedule: int
-    numbers: int
     staged_bytes: int
 
 
@@ -90,7 +88,7 @@ class Plans:
             variant=key.variant,
             dtype=DTYPE_NAMES.index(key.dtype),
             op=OP_NAMES.index(key.op or ""),
-            in_place=int(key.in_place),
+            in_place=int(key.in_place) if collective.input_units[n] and collective.output_units[n] else EITHER,
             count=key.count,
         )
         options = PlanOptions(
@@ -104,8 +102,7 @@ class Plans:
             shared_output=int(shared and output_bytes > 0),
             holes=int(_has_holes(collective, self._rank, collective.output_units[n])),
         )
-        numbers = len(variant.blocks) * variant.channels
-        return Plan(self._native.plan(options), schedule, numbers, output_bytes if shared else 0)
+        return Plan(self._native.plan(options), output_bytes if shared else 0)
 
     def _kernel(self, collective: ManifestCollective, variant: ManifestVariant, instance: Instance) -> int:
         known = self._kernels.get((variant.folder, instance))

@@ -151,6 +151,10 @@ def _visit(place: Place, mine: Card, ends: float, timeout_s: float) -> Meeting:
         cards = []
         for _ in range(int(first["ranks"])):
             body, files = _receive(connection, ends)
+            if int(body["rank"]) == place.rank:
+                for file in files:
+                    os.close(file)
+                files = mine.files
             cards.append(Card(int(body["rank"]), body["facts"], files))
     except TimeoutError:
         connection.close()

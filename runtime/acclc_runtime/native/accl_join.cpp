@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -248,7 +249,8 @@ bool read_call(const Head& head, accl_call* call, bool* ended) {
 
 bool same_call(const accl_call& a, const accl_call& b) {
     return a.sequence == b.sequence && a.group == b.group && a.collective == b.collective && a.variant == b.variant &&
-           a.dtype == b.dtype && a.op == b.op && a.in_place == b.in_place && a.count == b.count;
+           a.dtype == b.dtype && a.op == b.op && a.count == b.count &&
+           (a.in_place == b.in_place || a.in_place == ACCL_EITHER || b.in_place == ACCL_EITHER);
 }
 
 void give_way(Fibre& f) { f.comm->scheduler.go(f.context); }
@@ -676,6 +678,11 @@ static int run_locked(accl_comm& comm, const accl_plan_options& plan, const void
     if (comm.reason != 0 || comm.gave_up != 0) {
         comm.broken = true;
         comm.cause.mine = call;
+        if (comm.reason == ACCL_INTERRUPTED) {
+            char words[64];
+            snprintf(words, sizeof words, "failed:rank %u was interrupted", comm.rank);
+            accl_comm_say(&comm, words);
+        }
         if (comm.reason != ACCL_ABORTED) comm.abort_all();  // else whoever gave up has told all
         return ACCL_FAILED;
     }
@@ -696,7 +703,11 @@ int accl_comm_run(accl_comm* comm, accl_plan* plan, const void* input, void* out
 
 void accl_comm_cause(const accl_comm* comm, accl_cause* cause) { *cause = comm->cause; }
 
-const accl_report* accl_schedule_reports(const accl_schedule* schedule) { return schedule->reports.data(); }
+uint32_t accl_comm_reports(const accl_comm* comm, const accl_report** reports) {
+    if (comm->schedule == nullptr) return 0;
+    *reports = comm->schedule->reports.data();
+    return (uint32_t)comm->schedule->reports.size();
+}
 
 void accl_comm_abort(accl_comm* comm) { comm->abort_all(); }
 

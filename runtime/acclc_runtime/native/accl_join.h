@@ -22,12 +22,13 @@ typedef struct {
     uint32_t variant;
     uint32_t dtype;
     uint32_t op;
-    uint32_t in_place;
+    uint32_t in_place;  // 0, 1, or ACCL_EITHER: this rank has not both buffers
     uint64_t count;
     uint64_t output;  // where the output lies in the caller's segment; 0: nobody writes it
 } accl_call;
 
 enum { ACCL_HEAD_BYTES = 4096, ACCL_WORDS_BYTES = 2048 };
+enum { ACCL_EITHER = 2 };
 
 // Reasons of failed waits beside those of accl_native.h.
 enum {
@@ -113,8 +114,8 @@ uint64_t accl_comm_forget_plans(accl_comm* comm);
 int accl_comm_run(accl_comm* comm, accl_plan* plan, const void* input, void* output, int wait);
 
 void accl_comm_cause(const accl_comm* comm, accl_cause* cause);
-// Reports of the failed call of the schedule: (block of all ranks, channel).
-const accl_report* accl_schedule_reports(const accl_schedule* schedule);
+// Reports of the last call, which failed: their number; one a (block of all ranks, channel).
+uint32_t accl_comm_reports(const accl_comm* comm, const accl_report** reports);
 
 // Makes the calls of all ranks end, on whatever thread they are. ``say`` tells them why: a text, ended by a zero.
 void accl_comm_abort(accl_comm* comm);
