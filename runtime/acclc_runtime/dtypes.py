@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,7 @@ def named(name: str) -> DType:
     return found
 
 
+@lru_cache(maxsize=256)
 def of_numpy(dtype: np.dtype[Any]) -> DType:
     """Return the type of a NumPy type; also of ``ml_dtypes``, which registers bfloat16 and the float8 types.
 

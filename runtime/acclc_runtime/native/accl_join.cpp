@@ -204,7 +204,7 @@ struct accl_comm {
     bool reserve_fibres(uint32_t count);
     bool run_fibres();
     void idle();
-    void part_cores();
+    bool part_cores();
     void look(uint64_t now);
     void end_waits(uint32_t why, uint32_t who);
     void abort_all();
@@ -352,14 +352,10 @@ void accl_comm::idle() {
     Head& head = own();
     if (schedule->ranks.size() <= cores) {
         for (uint32_t i = 0; i < spins; ++i) {
-            if (ready()) {
-                spins = spins < most_spins / 2 ? spins * 2 : most_spins;
-                return;
-            }
+            if (ready()) return;
             pause_core();
         }
-        spins = spins > least_spins * 2 ? spins / 2 : least_spins;
-        part_cores();
+        spins = part_cores() ? least_spins : most_spins;
     }
     quiet_since = 0;
     for (uint32_t i = 1; i <= yields_before_sleep; ++i) {
@@ -386,32 +382,36 @@ void accl_comm::idle() {
 }
 
 // Ranks that yield to each other on one core stay there, though another is free: the scheduler sees no need to move
-// them. The one of the larger number goes to a core where no rank of the group is; it is not bound to it.
-void accl_comm::part_cores() {
+// them. The one of the larger number goes to a core where no rank of the group is; it is not bound to it. Gives
+// whether some rank was on this core, so that to spin is to keep it from running.
+bool accl_comm::part_cores() {
     const int here = sched_getcpu();
-    if (here < 0) return;
+    if (here < 0) return false;
     __atomic_store_n(&own().core, (uint32_t)here + 1, __ATOMIC_RELAXED);
-    bool shared = false;
+    bool shared = false, goes = false;
     cpu_set_t allowed, others;
     CPU_ZERO(&others);
     for (const uint32_t who : schedule->ranks) {
         const uint32_t core = __atomic_load_n(&peers[who].head->core, __ATOMIC_RELAXED);
         if (who == rank || core == 0 || core > CPU_SETSIZE) continue;
-        shared = shared || (who < rank && core == (uint32_t)here + 1);
+        const bool same = core == (uint32_t)here + 1;
+        shared = shared || same;
+        goes = goes || (same && who < rank);
         CPU_SET(core - 1, &others);
     }
-    if (!shared) return;
+    if (!goes) return shared;
     const uint64_t now = now_ns();
-    if (now - parted_at < part_every_ns) return;
+    if (now - parted_at < part_every_ns) return shared;
     parted_at = now;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return shared;
     cpu_set_t wanted;
     CPU_ZERO(&wanted);
     for (int core = 0; core < CPU_SETSIZE; ++core) {
         if (CPU_ISSET(core, &allowed) && !CPU_ISSET(core, &others)) CPU_SET(core, &wanted);
     }
-    if (CPU_COUNT(&wanted) == 0 || sched_setaffinity(0, sizeof wanted, &wanted) != 0) return;
+    if (CPU_COUNT(&wanted) == 0 || sched_setaffinity(0, sizeof wanted, &wanted) != 0) return shared;
     sched_setaffinity(0, sizeof allowed, &allowed);
+    return false;
 }
 
 uint64_t accl_comm::progress() const {
