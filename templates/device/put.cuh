@@ -18,11 +18,13 @@ template <u64 begin, u64 begin_of, u64 end, u64 end_of> ACCL_INLINE Piece cut(co
 
 // A unit of a rank's input or output, or one of its scratch slots. In one register, for the generated calls' sake.
 struct Place { u64 code; };
-enum { in_output = 1, in_scratch = 2 };
+enum { in_output = 1, in_scratch = 2, in_kept_output = 3 };
 
 ACCL_INLINE constexpr Place place(u64 buffer, u64 rank, u64 number) { return Place{buffer << 62 | rank << 40 | number}; }
 ACCL_INLINE constexpr Place in(u64 rank, u64 unit) { return place(0, rank, unit); }
 ACCL_INLINE constexpr Place out(u64 rank, u64 unit) { return place(in_output, rank, unit); }
+// The same where the rank sends on what lies there: better left in the caches.
+ACCL_INLINE constexpr Place kept(u64 rank, u64 unit) { return place(in_kept_output, rank, unit); }
 ACCL_INLINE constexpr Place slot(u64 rank, u64 number) { return place(in_scratch, rank, number); }
 
 // Where a piece lies there. A slot holds just the piece, for the slices in flight and each channel.
@@ -32,7 +34,7 @@ ACCL_INLINE u8* address_of(const Run& r, Place place, Piece p) {
     const Member& member = r.launch.members[place.code >> 40 & 0x3fffff];
     if (buffer == in_scratch)
         return member.scratch + ((number * r.channels + r.channel) * r.depth + r.phase) * r.launch.slot_bytes;
-    return (buffer == in_output ? member.output : member.input) + (number * r.launch.count + p.first) * sizeof(Item);
+    return (buffer % 2 == 1 ? member.output : member.input) + (number * r.launch.count + p.first) * sizeof(Item);
 }
 
 template <int n> struct Sources { const u8* at[n]; };
@@ -260,8 +262,7 @@ ACCL_INLINE void put_sources(Run& r, i32 step, i32 transfer, Piece p, Place plac
 #if ACCL_CUDA
     move<n, final>(r, p.length, target, sources, r.contributors);
 #else
-    // slots, and what this rank may send on, are read again soon
-    if (r.launch.streaming != 0 && place.code >> 62 == in_output && (place.code >> 40 & 0x3fffff) != r.rank) {
+    if (r.launch.streaming != 0 && place.code >> 62 == in_output) {
         move<n, final, true>(r, p.length, target, sources, r.contributors);
     } else {
         move<n, final, false>(r, p.length, target, sources, r.contributors);

@@ -73,6 +73,11 @@ def test_two_processes_types_operators_sizes_places(two: Path) -> None:
     assert not faults(rt.spawn(ranks.check_everything, 2, two, (kinds, counts), timeout_s=ranks.PATIENT_S))
 
 
+def test_stores_past_the_caches(two: Path) -> None:
+    arguments = ([("f32", "sum")], [1, 1000, 70_001])
+    assert not faults(rt.spawn(ranks.check_past_the_caches, 2, two, arguments, timeout_s=ranks.PATIENT_S))
+
+
 def test_four_processes_all_collectives(four: Path) -> None:
     arguments = ([("f32", "sum")], [0, 1, 33, 40_003])
     assert not faults(rt.spawn(ranks.check_everything, 4, four, arguments, timeout_s=ranks.PATIENT_S))

@@ -60,7 +60,8 @@ class Communicator(NamedCalls):
         self._staging: tuple[int, int] | None = None
         self._pending = 0
         self._worker: Worker | None = None
-        self._families: dict[tuple[int, str | None], int] = {}
+        self._families: dict[tuple[int, str | None, str | None], int] = {}
+        self._fast: dict[tuple[str, str | None, str | None], int] = {}
         self._own = {c.name: of_one_rank(c, world.rank) for c in self._manifest.collectives if world.rank in c.ranks}
         _ALIVE.add(self)
 
@@ -118,6 +119,10 @@ class Communicator(NamedCalls):
         async_op: bool = False,
     ) -> Any:
         """Run the collective of that name with this rank's input and output: any, custom ones included."""
+        if outputs is not None and dtype is None and not async_op:
+            family = self._fast.get((name, op, variant))
+            if family is not None and self._call(family, inputs, outputs) == DONE:
+                return outputs
         collective = of_name(self._manifest, name)
         return self._begin(collective, inputs, outputs, op, async_op, variant, dtype)
 
@@ -189,7 +194,7 @@ class Communicator(NamedCalls):
             if self._worker is None:
                 self._worker = Worker(f"acclc rank {self.rank}")
             self._pending += 1
-            self._fast.clear()  # calls from here on have to queue up
+            self._forget_short_ways()  # calls from here on have to queue up
             handle = Handle(self._worker.submit(run, self._ended))
         return handle if async_op else handle.wait()
 
@@ -231,8 +236,8 @@ class Communicator(NamedCalls):
             native = self._native
             assert native is not None
             plan = self._plans.get(key)
-            if variant_name is None and dtype is None and self._pending == 0:
-                self._prepare(native, collective, key, op, given, out, checked, plan)
+            if dtype is None and self._pending == 0:
+                self._prepare(native, collective, key, op, variant_name, given, out, checked, plan)
             status = self._execute(native, plan, addresses)
         if status != DONE:
             raise self._failure(native, status)
@@ -291,25 +296,27 @@ class Communicator(NamedCalls):
         collective: ManifestCollective,
         key: CallKey,
         op: str | None,
+        variant: str | None,
         x: Any,
         out: Any,
         checked: CheckedCall,
         plan: Plan,
     ) -> None:
-        """Let calls like this one take the short way: NumPy arrays of a one-letter type, by the collective's kind."""
+        """Let calls like this one take the short way, by name or kind: NumPy arrays of a one-letter type."""
         source, target = checked.inputs[0], checked.outputs[0]
         if source is None or target is None or not isinstance(x, np.ndarray) or not isinstance(out, np.ndarray):
             return
         letter = x.dtype.char if x.dtype.kind in "fiub" else ""
-        if len(letter) != 1 or of_kind(self._manifest, collective.collective) is not collective:
+        if len(letter) != 1:
             return
-        name = (collective.collective, op)
-        family = self._families.get((key.collective, key.op))
+        family = self._families.get((key.collective, key.op, variant))
         if family is None:
             own = self._own[collective.name]
             family = native.family(collective.in_place, own.positions[0], own.input_units[0])
-            self._families[(key.collective, key.op)] = family
-        self._fast[name] = family
+            self._families[(key.collective, key.op, variant)] = family
+        self._fast[(collective.name, op, variant)] = family
+        if variant is None and of_kind(self._manifest, collective.collective) is collective:
+            self._fast_kinds[(collective.collective, op)] = family
         native.prepare(family, letter, (source.nbytes, target.nbytes), key.in_place, plan.address)
 
     def _grow_staging(self, native: NativeComm, nbytes: int) -> None:
@@ -340,13 +347,17 @@ class Communicator(NamedCalls):
             if native is None:
                 return
             self._why_closed = why
-            self._fast.clear()
+            self._forget_short_ways()
             self._call = _closed_call
             native.close()
         while native.running:  # a thread that is on its way out
             time.sleep(_CLOSING_S)
         if self._worker is not None:
             self._worker.close()
+
+    def _forget_short_ways(self) -> None:
+        self._fast.clear()
+        self._fast_kinds.clear()
 
     def _check_open(self) -> None:
         if self._native is None:
@@ -357,7 +368,7 @@ class Communicator(NamedCalls):
         native, self._native = self._native, None
         self._why_closed = f"this communicator belongs to process {os.getppid()}; a forked child must join by itself"
         self._lock = threading.RLock()
-        self._fast.clear()
+        self._forget_short_ways()
         self._call = _closed_call
         if native is not None:
             native.disable()

@@ -12,12 +12,13 @@ from acclc_runtime.memory.native import DONE
 class NamedCalls(ABC):
     """One method a collective. Calls like an earlier one (kind, operator, type, sizes) take a short way.
 
-    ``_call(family, x, out)`` runs such a call if it was prepared, and gives the status; ``_fast`` has the families.
+    ``_call(family, x, out)`` runs such a call if it was prepared, and gives the status; ``_fast_kinds`` has the
+    families.
     """
 
     def __init__(self, call: Callable[..., int]) -> None:
         self._call = call
-        self._fast: dict[tuple[str, str | None], int] = {}
+        self._fast_kinds: dict[tuple[str, str | None], int] = {}
 
     @abstractmethod
     def _of_kind(
@@ -47,7 +48,7 @@ class NamedCalls(ABC):
     ) -> Any:
         """Return the reduction of all ranks' inputs. In place: out is x."""
         if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("all_reduce", op))
+            family = self._fast_kinds.get(("all_reduce", op))
             if family is not None and self._call(family, x, out) == DONE:
                 return out
         return self._of_kind("all_reduce", x, out, op, None, stream, async_op, variant, dtype)
@@ -64,7 +65,7 @@ class NamedCalls(ABC):
     ) -> Any:
         """Return all ranks' inputs, in group order. In place: x is this rank's part of out."""
         if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("all_gather", None))
+            family = self._fast_kinds.get(("all_gather", None))
             if family is not None and self._call(family, x, out) == DONE:
                 return out
         return self._of_kind("all_gather", x, out, None, None, stream, async_op, variant, dtype)
@@ -82,7 +83,7 @@ class NamedCalls(ABC):
     ) -> Any:
         """Return this rank's part of the reduction of all inputs. In place: out is this rank's part of x."""
         if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("reduce_scatter", op))
+            family = self._fast_kinds.get(("reduce_scatter", op))
             if family is not None and self._call(family, x, out) == DONE:
                 return out
         return self._of_kind("reduce_scatter", x, out, op, None, stream, async_op, variant, dtype)
@@ -99,7 +100,7 @@ class NamedCalls(ABC):
     ) -> Any:
         """Part j of this rank's input becomes this rank's part of rank j's output."""
         if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast.get(("all_to_all", None))
+            family = self._fast_kinds.get(("all_to_all", None))
             if family is not None and self._call(family, x, out) == DONE:
                 return out
         return self._of_kind("all_to_all", x, out, None, None, stream, async_op, variant, dtype)
