@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,22 +16,25 @@ if TYPE_CHECKING:
 
 
 class Group(Protocol):
-    """What runs a collective by name: a local group."""
+    """What runs a collective by name: a local group (lists of arrays), or a communicator (this rank's arrays)."""
 
     def collective(
         self,
         name: str,
-        inputs: Sequence[Any] | None = None,
-        outputs: Sequence[Any] | None = None,
+        inputs: Any = None,
+        outputs: Any = None,
         op: str | None = None,
         variant: str | None = None,
         dtype: str | None = None,
-    ) -> list[Any]:
+    ) -> Any:
         """Run it."""
 
 
 class CollectiveFunction:
-    """One collective of an artefact as a function of a group: ``m.gradients(g, xs, op="sum", outs=None)``."""
+    """One collective of an artefact as a function of a group or a communicator.
+
+    ``m.gradients(g, xs, op="sum", outs=None)``; ``m.gradients(comm, x, op="sum", out=None, async_op=False)``.
+    """
 
     def __init__(self, collective: ManifestCollective) -> None:
         self.__name__ = collective.name
@@ -44,18 +46,19 @@ class CollectiveFunction:
     def __call__(
         self,
         group: Group,
-        inputs: Sequence[Any] | None = None,
+        inputs: Any = None,
         op: str | None = None,
-        outs: Sequence[Any] | None = None,
+        outs: Any = None,
         *,
-        outputs: Sequence[Any] | None = None,
+        outputs: Any = None,
+        out: Any = None,
         variant: str | None = None,
         dtype: str | None = None,
-    ) -> list[Any]:
-        """Run it on ``group``. ``outputs`` is another name of ``outs``."""
-        return group.collective(
-            self.__name__, inputs, outs if outputs is None else outputs, op=op, variant=variant, dtype=dtype
-        )
+        **options: Any,
+    ) -> Any:
+        """Run it on ``group``. ``outputs`` and ``out`` are other names of ``outs``; a communicator has ``async_op``."""
+        given = next((each for each in (outs, outputs, out) if each is not None), None)
+        return group.collective(self.__name__, inputs, given, op=op, variant=variant, dtype=dtype, **options)
 
 
 class Artefact:

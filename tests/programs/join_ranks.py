@@ -120,7 +120,7 @@ def mixed_sequence(comm: Communicator, turns: int) -> list[str]:
     return [fault for fault in faults if fault]
 
 
-def public_methods(comm: Communicator) -> dict[str, Any]:
+def public_methods(comm: Communicator, folder: str) -> dict[str, Any]:
     """The methods by name, outputs allocated and given, repeated (the short way), handles, threads."""
     n, me = comm.world, comm.rank
     x = np.arange(4 * n, dtype=np.float32) + me
@@ -150,6 +150,9 @@ def public_methods(comm: Communicator) -> dict[str, Any]:
     found["all_to_all_single"] = np.array_equal(out, turned)
     named = [comm.collective("all_reduce", x, out, variant="c1s1r1") is out for _ in range(3)]
     found["by name"] = all(named) and np.array_equal(out, total)
+    m = load(folder)
+    found["as a function"] = m.all_reduce(comm, x, op="sum", out=out) is out and np.array_equal(out, total)
+    found["with a handle"] = np.array_equal(m.all_reduce(comm, x, async_op=True).wait(), total)
     found["two dimensions"] = comm.all_reduce(x.reshape(2, -1)).shape == (2, 2 * n)
     handles = [comm.all_reduce(x + k, async_op=True) for k in range(20)]
     found["sync after async"] = np.array_equal(comm.all_reduce(x), total)

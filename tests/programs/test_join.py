@@ -91,7 +91,7 @@ def test_eight_processes(tmp_path: Path) -> None:
 
 
 def test_methods_handles_and_repeated_calls(two: Path) -> None:
-    for found in rt.spawn(ranks.public_methods, 2, two, timeout_s=ranks.PATIENT_S):
+    for found in rt.spawn(ranks.public_methods, 2, two, (str(two),), timeout_s=ranks.PATIENT_S):
         words = found.pop("describe")
         assert "memory shared by 2 processes" in words
         assert "variant c1s1r1" in words
