@@ -54,8 +54,11 @@ for name, size, turns in json.loads(sys.argv[1]):
         "reduce_scatter": lambda: comm.Reduce_scatter_block(x, y),
         "all_to_all": lambda: comm.Alltoall(x, y),
     }[name]
-    for _ in range(max(2, turns // 10)):
+    call()
+    begin = time.perf_counter()
+    for _ in range(3):
         call()
+    turns = comm.bcast(min(turns, max(3, int(0.2 * 3 / (time.perf_counter() - begin)))), root=0)
     comm.Barrier()
     begin = time.perf_counter()
     for _ in range(turns):

@@ -13,7 +13,7 @@ import numpy as np
 
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.buffers import adapt
-from acclc_runtime.dtypes import DType
+from acclc_runtime.dtypes import DType, named
 from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
@@ -54,6 +54,9 @@ class Communicator(NamedCalls):
         self._plans = plans
         self._cores = cores
         self._lock = threading.RLock()
+        """Held while a call runs."""
+        self._order = threading.Lock()
+        """Held while it is decided where a call runs."""
         self._debug = debug_enabled()
         self._said: set[str] = set()
         self._why_closed = ""
@@ -102,11 +105,14 @@ class Communicator(NamedCalls):
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
         """Return a NumPy array, uninitialised, in memory that the other ranks reach: as output it needs no copy.
 
+        ``dtype`` is NumPy's, or a name of acclc (bf16 gives uint16).
+
         Raises:
             AcclcRuntimeError: there is not so much memory.
         """
         self._check_open()
-        return self._heap.array((shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype))
+        storage = named(dtype).storage if isinstance(dtype, str) else np.dtype(dtype)
+        return self._heap.array((shape,) if isinstance(shape, int) else tuple(shape), storage)
 
     def collective(
         self,
@@ -188,18 +194,20 @@ class Communicator(NamedCalls):
         def run() -> Any:
             return self._run(collective, x, out, op, variant, dtype)
 
-        with self._lock:
-            if not async_op and self._pending == 0:
-                return run()
-            if self._worker is None:
-                self._worker = Worker(f"acclc rank {self.rank}")
-            self._pending += 1
-            self._forget_short_ways()  # calls from here on have to queue up
-            handle = Handle(self._worker.submit(run, self._ended))
+        handle = None
+        with self._order:
+            if async_op or self._pending:
+                if self._worker is None:
+                    self._worker = Worker(f"acclc rank {self.rank}")
+                self._pending += 1
+                self._forget_short_ways()  # calls from here on have to queue up
+                handle = Handle(self._worker.submit(run, self._ended))
+        if handle is None:
+            return run()
         return handle if async_op else handle.wait()
 
     def _ended(self) -> None:
-        with self._lock:
+        with self._order:
             self._pending -= 1
 
     def _run(
@@ -236,7 +244,7 @@ class Communicator(NamedCalls):
             native = self._native
             assert native is not None
             plan = self._plans.get(key)
-            if dtype is None and self._pending == 0:
+            if dtype is None:
                 self._prepare(native, collective, key, op, variant_name, given, out, checked, plan)
             status = self._execute(native, plan, addresses)
         if status != DONE:
@@ -314,9 +322,11 @@ class Communicator(NamedCalls):
             own = self._own[collective.name]
             family = native.family(collective.in_place, own.positions[0], own.input_units[0])
             self._families[(key.collective, key.op, variant)] = family
-        self._fast[(collective.name, op, variant)] = family
-        if variant is None and of_kind(self._manifest, collective.collective) is collective:
-            self._fast_kinds[(collective.collective, op)] = family
+        with self._order:
+            if self._pending == 0:
+                self._fast[(collective.name, op, variant)] = family
+                if variant is None and of_kind(self._manifest, collective.collective) is collective:
+                    self._fast_kinds[(collective.collective, op)] = family
         native.prepare(family, letter, (source.nbytes, target.nbytes), key.in_place, plan.address)
 
     def _grow_staging(self, native: NativeComm, nbytes: int) -> None:
@@ -367,7 +377,7 @@ class Communicator(NamedCalls):
         """Close it in a child: the parent is this rank."""
         native, self._native = self._native, None
         self._why_closed = f"this communicator belongs to process {os.getppid()}; a forked child must join by itself"
-        self._lock = threading.RLock()
+        self._lock, self._order = threading.RLock(), threading.Lock()
         self._forget_short_ways()
         self._call = _closed_call
         if native is not None:

@@ -259,6 +259,8 @@ class NativeComm:
     def __del__(self) -> None:
         comm, self._comm = getattr(self, "_comm", None), None
         if comm:
+            if self._owner == os.getpid():  # a forked child says nothing: its parent is the rank
+                self._library.accl_comm_close(comm)
             self._library.accl_comm_destroy(comm)
         for file in getattr(self, "_files", ()):
             with contextlib.suppress(OSError):
