@@ -371,4 +371,5 @@ def _variant(compiled: CompiledCollective, variant: Variant) -> ManifestVariant:
         kernel_digest=_digest(kernel_bytes(kernel)),
         schedule_digest=_digest(schedule_bytes(variant.schedule)),
         program_digest=_digest(program_bytes(variant.program)),
+        written=kernel.written,
     )

@@ -21,6 +21,7 @@ from typing import Any
 
 from acclc import compile_file
 from acclc.audit import audit
+from acclc_runtime.backends.kernel_file import ABI
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def build_seconds(compiler: str, source: Path, kind: tuple[str, str], runs: int) -> float:
     """Return the median time of compiling a kernel with the flags that the cpu backend uses."""
     flags = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-x", "c++"]
-    instance = [f"-DACCL_TYPE={kind[0]}", f"-DACCL_OP={kind[1]}", "-DACCL_RUNTIME_ABI=1"]
+    instance = [f"-DACCL_TYPE={kind[0]}", f"-DACCL_OP={kind[1]}", f"-DACCL_RUNTIME_ABI={ABI}"]
     times = []
     for _ in range(runs):
         started = time.perf_counter()

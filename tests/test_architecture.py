@@ -62,7 +62,15 @@ def test_a_part_imports_only_what_lies_below_it(name: str) -> None:
 
 
 def test_the_runtime_imports_nothing_of_the_compiler_and_little_else() -> None:
-    allowed = set(sys.stdlib_module_names) | {"acclc_runtime", "numpy", "msgspec", "cupy", "cupyx", "__future__"}
+    allowed = set(sys.stdlib_module_names) | {
+        "acclc_runtime",
+        "numpy",
+        "msgspec",
+        "cupy",
+        "cupyx",
+        "mpi4py",
+        "__future__",
+    }
     for path in modules(ROOT / "runtime" / "acclc_runtime"):
         tops = {m.split(".")[0] for m in imported(path)}
         assert tops <= allowed, f"{path.relative_to(ROOT)} imports {tops - allowed}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 from acclc.ir.kernel_program import (
@@ -46,9 +47,8 @@ def make_plan(kernel: KernelProgram) -> KernelPlan:
     position = {rank.rank: n for n, rank in enumerate(kernel.ranks)}
     counters = _counters(kernel, position)
     parts = _parts(kernel)
-    blocks = tuple(
-        _Writer(kernel, position, counters, parts).block(number, block) for number, block in enumerate(kernel.blocks)
-    )
+    writer = _Writer(kernel, position, counters, parts)
+    blocks = tuple(writer.block(number, block) for number, block in enumerate(kernel.blocks))
     order = [(block.position, block.index) for block in blocks]
     expected = [(p, i) for p in range(len(kernel.ranks)) for i in range(sum(b[0] == p for b in order))]
     if order != expected:
@@ -76,9 +76,16 @@ def _layout(kernel: KernelProgram) -> str:
         for r, position in zip(kernel.ranks, kernel.positions, strict=True)
     ]
     longest = max((e.end - e.begin for p in _puts(kernel.blocks) for e in _extents(p)), default=Fraction(1))
-    homes = [c.home for c in kernel.counters]
+    counters = [(c.kind.value, c.home, c.src, c.dst) for c in kernel.counters]
     return layout_digest(
-        ranks, homes, kernel.in_place, kernel.contributors, kernel.channels, kernel.slot_depth, longest
+        ranks,
+        counters,
+        kernel.written,
+        kernel.in_place,
+        kernel.contributors,
+        kernel.channels,
+        kernel.slot_depth,
+        longest,
     )
 
 
@@ -108,6 +115,15 @@ def _counter_name(counter: Counter) -> str:
 
 def _puts(blocks: Iterable[KernelBlock]) -> Iterable[Instruction]:
     return (i for block in blocks for i in (*block.entry, *block.body) if i.kind is InstructionKind.PUT)
+
+
+def _outputs_read(kernel: KernelProgram) -> dict[tuple[int, int], list[tuple[Fraction, Fraction]]]:
+    """Return, for each (rank, unit) of the outputs, the parts that the rank's blocks read."""
+    read: dict[tuple[int, int], dict[tuple[Fraction, Fraction], None]] = {}
+    for block in kernel.blocks:
+        for extent in (e for put in _puts([block]) for e in put.sources if e.buffer is Buffer.OUTPUT):
+            read.setdefault((block.rank, extent.unit), {})[extent.begin, extent.end] = None
+    return {place: list(found) for place, found in read.items()}
 
 
 def _extents(put: Instruction) -> tuple[Extent, ...]:
@@ -154,6 +170,7 @@ class _Writer:
         self.position = position
         self.counters = counters
         self.parts = parts
+        self.read_again = _outputs_read(kernel)
 
     def block(self, number: int, block: KernelBlock) -> PlanBlock:
         if block.rank not in self.position:
@@ -216,9 +233,13 @@ class _Writer:
             raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put joins different parts")
         part = self.parts[bounds.pop()].name
         ranks = (put.target_rank, *(block.rank for _ in put.sources))
-        places = tuple(self.place(e, rank) for e, rank in zip(extents, ranks, strict=True))
+        target, *sources = (self.place(e, rank) for e, rank in zip(extents, ranks, strict=True))
+        first = extents[0]
+        reads = self.read_again.get((put.target_rank, first.unit), []) if first.buffer is Buffer.OUTPUT else []
+        if any(begin < first.end and first.begin < end for begin, end in reads):
+            target = replace(target, function="kept")
         kind = "put_final" if put.final else "put"
-        return PlanStatement(kind, step=put.step, transfer=put.transfer, part=part, places=places)
+        return PlanStatement(kind, step=put.step, transfer=put.transfer, part=part, places=(target, *sources))
 
     def place(self, extent: Extent, rank: int) -> PlanPlace:
         position = self.position[rank]

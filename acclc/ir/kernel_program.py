@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acclc.ir.program import Extent
+from acclc.ir.program import Buffer, Extent
 
 KERNEL_PROGRAM_VERSION = 1
 
@@ -122,3 +122,15 @@ class KernelProgram:
     """In order of (rank, index)."""
     counters: tuple[Counter, ...]
     protocol: str = "simple"
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The ranks whose outputs other ranks write, in order of ``ranks``."""
+        targets = {
+            i.target_rank
+            for b in self.blocks
+            for i in b.body
+            if i.kind is InstructionKind.PUT and i.target is not None
+            if i.target.buffer is Buffer.OUTPUT and i.target_rank != b.rank
+        }
+        return tuple(r.rank for r in self.ranks if r.rank in targets)

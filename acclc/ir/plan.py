@@ -33,7 +33,10 @@ class PlanCounter:
 
 @dataclass(frozen=True, slots=True)
 class PlanPlace:
-    """Where a piece lies: ``function`` is in, out or slot; unit or slot ``number`` of the rank at ``position``."""
+    """Where a piece lies: ``function`` is in, out, kept or slot; unit or slot ``number`` of the rank at ``position``.
+
+    ``kept`` is a target in an output from which its rank sends on or reduces: it is read again soon.
+    """
 
     function: str
     position: int

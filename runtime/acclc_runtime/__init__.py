@@ -8,10 +8,16 @@ from acclc_runtime.errors import (
     BackendUnavailableError,
     BuildError,
     CollectiveTimeoutError,
+    CommunicatorClosedError,
     DamagedFileError,
     DeadlockError,
+    JoinError,
+    MismatchError,
+    RankFailedError,
 )
 from acclc_runtime.loader import Artefact, load
+from acclc_runtime.memory.communicator import Communicator
+from acclc_runtime.memory.spawn import spawn
 
 __all__ = [
     "AcclcRuntimeError",
@@ -20,9 +26,15 @@ __all__ = [
     "BackendUnavailableError",
     "BuildError",
     "CollectiveTimeoutError",
+    "Communicator",
+    "CommunicatorClosedError",
     "DamagedFileError",
     "DeadlockError",
+    "JoinError",
     "LocalGroup",
+    "MismatchError",
+    "RankFailedError",
     "in_place_view",
     "load",
+    "spawn",
 ]

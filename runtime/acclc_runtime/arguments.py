@@ -57,18 +57,20 @@ def check_call(
     dtype: str | None,
     on_cuda: bool,
     devices: Sequence[int] | None = None,
+    sized_by: tuple[DType, int] | None = None,
 ) -> CheckedCall:
     """Check everything about a call; allocate the outputs where the caller gave none.
 
-    ``devices``: the CUDA device of each rank, where a rank without input gets its output.
+    ``devices``: the CUDA device of each rank, where a rank without input gets its output. ``sized_by``: the type
+    and the count, where there are no inputs that tell them.
 
     Raises:
         ArgumentError: names the rank, and says what is wrong and what would fit.
     """
     taken = _take(collective, "input", inputs, collective.input_units, dtype)
-    kind = _common_type(collective, taken, dtype)
+    kind = _common_type(collective, taken, dtype) if sized_by is None else sized_by[0]
     reduction = _check_operator(manifest, collective, op, kind)
-    count = _common_count(collective, taken)
+    count = _common_count(collective, taken) if sized_by is None else sized_by[1]
     _check_memory(collective, "input", taken, on_cuda)
     if outputs is None:
         outputs = _allocate(collective, taken, count, devices)

@@ -13,7 +13,7 @@ from acclc_runtime.backends.registry import open_backend
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
-from acclc_runtime.selection import by_name, choose, format_bytes, size_bytes
+from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say, timeout_seconds
 
 Arrays = Sequence[Any]
@@ -205,25 +205,10 @@ class LocalGroup:
         return f"{head}: variant {variant.id} ({variant.strategy}): {reason}"
 
     def _of_kind(self, kind: str, root: int | None = None) -> ManifestCollective:
-        """Return the first collective of a kind (with that root, if one is asked for)."""
-        found = [c for c in self._manifest.collectives if c.collective == kind]
-        if not found:
-            known = ", ".join(f"{c.name} ({c.collective})" for c in self._manifest.collectives)
-            raise ArgumentError(
-                f"{self._manifest.name} has no {kind}; it has: {known}; call another by g.collective(name, ...)"
-            )
-        for collective in found:
-            if root is None or collective.root == root:
-                return collective
-        roots = ", ".join(f"{c.name} (root {c.root})" for c in found)
-        raise ArgumentError(f"{self._manifest.name} has no {kind} from or to root {root}; it has: {roots}")
+        return of_kind(self._manifest, kind, root)
 
     def _named(self, name: str) -> ManifestCollective:
-        for collective in self._manifest.collectives:
-            if collective.name == name:
-                return collective
-        known = ", ".join(c.name for c in self._manifest.collectives)
-        raise ArgumentError(f"{self._manifest.name} has no collective {name!r}; it has: {known}")
+        return of_name(self._manifest, name)
 
     def _run(
         self,

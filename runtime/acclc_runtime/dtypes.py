@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,15 @@ def of_numpy(dtype: np.dtype[Any]) -> DType:
     Raises:
         ArgumentError: Python objects, a foreign byte order, or an item that is not 1, 2, 4 or 8 bytes long.
     """
+    return _kept(dtype) if isinstance(dtype, np.dtype) else _of_numpy(dtype)
+
+
+@lru_cache(maxsize=256)
+def _kept(dtype: np.dtype[Any]) -> DType:
+    return _of_numpy(dtype)  # NumPy makes a type's name anew each time, which takes longer than all the rest
+
+
+def _of_numpy(dtype: np.dtype[Any]) -> DType:
     if dtype.hasobject:
         raise ArgumentError("elements of type object cannot be moved: they are Python references")
     if not dtype.isnative:

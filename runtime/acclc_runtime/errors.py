@@ -29,3 +29,19 @@ class CollectiveTimeoutError(AcclcRuntimeError, TimeoutError):
 
 class DeadlockError(AcclcRuntimeError):
     """Every block waits: found by the deterministic mode. Names the rank, block, step and peer of each."""
+
+
+class JoinError(AcclcRuntimeError):
+    """A communicator cannot be made: a rank is missing, there twice, of another world size or another artefact."""
+
+
+class MismatchError(AcclcRuntimeError):
+    """The ranks of a group call different things: collective, variant, count, type, operator or place."""
+
+
+class RankFailedError(AcclcRuntimeError):
+    """Another rank died, closed its communicator, or gave up, while this one was in a call with it."""
+
+
+class CommunicatorClosedError(AcclcRuntimeError):
+    """The communicator was closed, or an earlier call on it failed; another can be made by join."""

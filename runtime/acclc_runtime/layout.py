@@ -34,20 +34,23 @@ class RankLayout:
 
 def layout_digest(
     ranks: Iterable[RankLayout],
-    homes: Sequence[int],
+    counters: Sequence[tuple[str, int, int, int]],
+    written: Sequence[int],
     in_place: str,
     contributors: int,
     channels: int,
     slot_depth: int,
     longest_part: Fraction,
 ) -> str:
-    """Return the digest of a layout. ``homes``: of each counter, by id, the global rank in whose memory it lies.
+    """Return the digest of a layout. ``counters``, by id: kind, home (whose memory), source, destination.
 
+    ``written``: the global ranks whose outputs other ranks write, in order of the group.
     ``longest_part`` is the largest part of a count that a put moves: scratch slots are as long.
     """
     words = [
         *(f"rank {r.rank} {r.position} {r.input_units} {r.output_units} {r.slots} {r.blocks}" for r in ranks),
-        "counters " + " ".join(map(str, homes)),
+        *(f"counter {kind} {home} {src} {dst}" for kind, home, src, dst in counters),
+        "written " + " ".join(map(str, written)),
         f"{in_place} {contributors} {channels} {slot_depth} {longest_part}",
     ]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
@@ -67,10 +70,10 @@ def layout_of(collective: ManifestCollective, variant: ManifestVariant) -> str:
             strict=True,
         )
     ]
-    homes = [c.home for c in variant.counters]
     return layout_digest(
         ranks,
-        homes,
+        [(c.kind, c.home, c.src, c.dst) for c in variant.counters],
+        variant.written,
         collective.in_place,
         collective.contributors,
         variant.channels,

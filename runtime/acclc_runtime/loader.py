@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from acclc_runtime.communicator import LocalGroup
 from acclc_runtime.errors import DamagedFileError
 from acclc_runtime.manifest import Manifest, ManifestCollective, read_manifest
 from acclc_runtime.selection import size_range
 
+if TYPE_CHECKING:
+    from acclc_runtime.memory.communicator import Communicator
+
 
 class Group(Protocol):
-    """What runs a collective by name: a local group."""
+    """What runs a collective by name: a local group (lists of arrays), or a communicator (this rank's arrays)."""
 
     def collective(
         self,
         name: str,
-        inputs: Sequence[Any] | None = None,
-        outputs: Sequence[Any] | None = None,
+        inputs: Any = None,
+        outputs: Any = None,
         op: str | None = None,
         variant: str | None = None,
         dtype: str | None = None,
-    ) -> list[Any]:
+    ) -> Any:
         """Run it."""
 
 
 class CollectiveFunction:
-    """One collective of an artefact as a function of a group: ``m.gradients(g, xs, op="sum", outs=None)``."""
+    """One collective of an artefact as a function of a group or a communicator.
+
+    ``m.gradients(g, xs, op="sum", outs=None)``; ``m.gradients(comm, x, op="sum", out=None, async_op=False)``.
+    """
 
     def __init__(self, collective: ManifestCollective) -> None:
         self.__name__ = collective.name
@@ -41,18 +46,19 @@ class CollectiveFunction:
     def __call__(
         self,
         group: Group,
-        inputs: Sequence[Any] | None = None,
+        inputs: Any = None,
         op: str | None = None,
-        outs: Sequence[Any] | None = None,
+        outs: Any = None,
         *,
-        outputs: Sequence[Any] | None = None,
+        outputs: Any = None,
+        out: Any = None,
         variant: str | None = None,
         dtype: str | None = None,
-    ) -> list[Any]:
-        """Run it on ``group``. ``outputs`` is another name of ``outs``."""
-        return group.collective(
-            self.__name__, inputs, outs if outputs is None else outputs, op=op, variant=variant, dtype=dtype
-        )
+        **options: Any,
+    ) -> Any:
+        """Run it on ``group``. ``outputs`` and ``out`` are other names of ``outs``; a communicator has ``async_op``."""
+        given = next((each for each in (outs, outputs, out) if each is not None), None)
+        return group.collective(self.__name__, inputs, given, op=op, variant=variant, dtype=dtype, **options)
 
 
 class Artefact:
@@ -94,6 +100,47 @@ class Artefact:
             BackendUnavailableError: the backend cannot run here; says what is missing.
         """
         return LocalGroup(self.folder, self.manifest, backend, timeout_s=timeout_s, fallback=fallback, **options)
+
+    def join(
+        self,
+        bootstrap: str = "env://",
+        transport: str = "auto",
+        *,
+        rank: int | None = None,
+        world: int | None = None,
+        name: str = "",
+        timeout_s: float | None = None,
+        entry_timeout_s: float | None = None,
+        join_timeout_s: float = 300.0,
+    ) -> Communicator:
+        """Return this process's rank of a communicator; every rank is a process, and all call this.
+
+        ``bootstrap`` is how they meet: ``env://`` takes RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun
+        sets them; ``file:///path`` a path that all can reach (``rank`` and ``world`` are given, or in the
+        environment); ``mpi`` asks mpi4py. ``transport``: ``memory`` is shared memory of one machine, ``auto`` the
+        same today. ``name`` keeps apart communicators that one job makes at the same time. A call ends with an
+        error after ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has
+        not begun it within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is
+        set, else 600). The ranks have ``join_timeout_s`` to come.
+
+        Raises:
+            JoinError: a rank is missing or there twice, or the world size or the artefact is not the same.
+            BackendUnavailableError: no C++ compiler here.
+        """
+        from acclc_runtime.memory.join import join
+
+        return join(
+            self.folder,
+            self.manifest,
+            bootstrap=bootstrap,
+            transport=transport,
+            rank=rank,
+            world=world,
+            name=name,
+            timeout_s=timeout_s,
+            entry_timeout_s=entry_timeout_s,
+            join_timeout_s=join_timeout_s,
+        )
 
     def describe(self) -> str:
         """Return in words what the artefact holds: collectives, variants with their size ranges, bounds."""

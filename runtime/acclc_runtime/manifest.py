@@ -99,6 +99,8 @@ class ManifestVariant:
     schedule_digest: str = ""
     program_digest: str = ""
     """Of schedule.json and program.json: for ``acclc verify``, which notices when they are another artefact's."""
+    written: tuple[int, ...] = ()
+    """The global ranks whose outputs other ranks write, in order of the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,39 @@
 from __future__ import annotations
 
 from acclc_runtime.errors import ArgumentError
-from acclc_runtime.manifest import ManifestCollective, ManifestVariant
+from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
+
+
+def of_kind(manifest: Manifest, kind: str, root: int | None = None, group: str = "g") -> ManifestCollective:
+    """Return the first collective of a kind (with that root, if one is asked for); ``group`` is for the message.
+
+    Raises:
+        ArgumentError: there is none; the message lists what there is.
+    """
+    found = [c for c in manifest.collectives if c.collective == kind]
+    if not found:
+        known = ", ".join(f"{c.name} ({c.collective})" for c in manifest.collectives)
+        raise ArgumentError(
+            f"{manifest.name} has no {kind}; it has: {known}; call another by {group}.collective(name, ...)"
+        )
+    for collective in found:
+        if root is None or collective.root == root:
+            return collective
+    roots = ", ".join(f"{c.name} (root {c.root})" for c in found)
+    raise ArgumentError(f"{manifest.name} has no {kind} from or to root {root}; it has: {roots}")
+
+
+def of_name(manifest: Manifest, name: str) -> ManifestCollective:
+    """Return the collective of that name.
+
+    Raises:
+        ArgumentError: there is none; the message lists what there is.
+    """
+    for collective in manifest.collectives:
+        if collective.name == name:
+            return collective
+    known = ", ".join(c.name for c in manifest.collectives)
+    raise ArgumentError(f"{manifest.name} has no collective {name!r}; it has: {known}")
 
 
 def units_of_size(collective: ManifestCollective) -> int:

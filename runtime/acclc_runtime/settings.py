@@ -1,4 +1,7 @@
-"""Environment variables that change what happens: ACCLC_TIMEOUT (seconds) and ACCLC_DEBUG (info)."""
+"""Environment variables that change what happens.
+
+ACCLC_TIMEOUT and ACCLC_ENTRY_TIMEOUT (seconds), ACCLC_DEBUG (info).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,25 @@ from acclc_runtime.errors import ArgumentError
 
 DEFAULT_TIMEOUT_S = 60.0
 """A wait of a local group without progress ends after this; all ranks are in one process, so none is late."""
+
+DEFAULT_ENTRY_TIMEOUT_S = 600.0
+"""A communicator's call ends after this if some rank has not begun it: processes arrive at different times."""
+
+
+def entry_timeout_seconds(option: float | None, timeout_s: float, origin: str) -> float:
+    """Return how long a rank waits for the others to begin a call: the option, else ACCLC_ENTRY_TIMEOUT.
+
+    Where neither is set but the bound of waits is (``origin`` is not "default"), that one; else the default.
+
+    Raises:
+        ArgumentError: not a positive number of seconds.
+    """
+    if option is not None:
+        return _positive(option, "entry_timeout_s")
+    text = os.environ.get("ACCLC_ENTRY_TIMEOUT")
+    if text:
+        return _positive(text, "ACCLC_ENTRY_TIMEOUT")
+    return DEFAULT_ENTRY_TIMEOUT_S if origin == "default" else timeout_s
 
 
 def timeout_seconds(option: float | None) -> tuple[float, str]:

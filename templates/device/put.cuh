@@ -18,11 +18,13 @@ template <u64 begin, u64 begin_of, u64 end, u64 end_of> ACCL_INLINE Piece cut(co
 
 // A unit of a rank's input or output, or one of its scratch slots. In one register, for the generated calls' sake.
 struct Place { u64 code; };
-enum { in_output = 1, in_scratch = 2 };
+enum { in_output = 1, in_scratch = 2, in_kept_output = 3 };
 
 ACCL_INLINE constexpr Place place(u64 buffer, u64 rank, u64 number) { return Place{buffer << 62 | rank << 40 | number}; }
 ACCL_INLINE constexpr Place in(u64 rank, u64 unit) { return place(0, rank, unit); }
 ACCL_INLINE constexpr Place out(u64 rank, u64 unit) { return place(in_output, rank, unit); }
+// The same where the rank sends on what lies there: better left in the caches.
+ACCL_INLINE constexpr Place kept(u64 rank, u64 unit) { return place(in_kept_output, rank, unit); }
 ACCL_INLINE constexpr Place slot(u64 rank, u64 number) { return place(in_scratch, rank, number); }
 
 // Where a piece lies there. A slot holds just the piece, for the slices in flight and each channel.
@@ -32,7 +34,7 @@ ACCL_INLINE u8* address_of(const Run& r, Place place, Piece p) {
     const Member& member = r.launch.members[place.code >> 40 & 0x3fffff];
     if (buffer == in_scratch)
         return member.scratch + ((number * r.channels + r.channel) * r.depth + r.phase) * r.launch.slot_bytes;
-    return (buffer == in_output ? member.output : member.input) + (number * r.launch.count + p.first) * sizeof(Item);
+    return (buffer % 2 == 1 ? member.output : member.input) + (number * r.launch.count + p.first) * sizeof(Item);
 }
 
 template <int n> struct Sources { const u8* at[n]; };
@@ -155,19 +157,58 @@ ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, 
     move_items<n, final, true>(r, head + vectors * lanes, length, target, sources, contributors);
 }
 #else
-// Any alignment; the range is shared out among the block's threads. Sources and target are equal or apart, so that
-// the loop has no dependency between its rounds, which the compiler is told in order to vectorise it.
-template <int n, bool final>
-ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, u64 contributors) {
-    const u64 begin = r.threads == 1 ? 0 : length / r.threads * r.thread + length % r.threads * r.thread / r.threads;
-    const u64 next = (u64)r.thread + 1;
-    const u64 end = r.threads == 1 ? length : length / r.threads * next + length % r.threads * next / r.threads;
-    if (begin == end) return;
-    if (n == 1 && !final) {
-        __builtin_memcpy(target + begin * sizeof(Item), sources.at[0] + begin * sizeof(Item),
-                         (end - begin) * sizeof(Item));
+// What one instruction moves here, at any address.
+#if defined(__AVX__)
+enum { wide_bytes = 32 };
+#else
+enum { wide_bytes = 16 };
+#endif
+typedef i64 Wide __attribute__((vector_size(wide_bytes), aligned(1), may_alias));
+typedef i64 AlignedWide __attribute__((vector_size(wide_bytes), may_alias));
+
+// Past the caches; ``at`` is aligned. The block's next post fences it.
+ACCL_INLINE void stream(u8* at, Wide value) {
+#if defined(__clang__)
+    __builtin_nontemporal_store((AlignedWide)value, (AlignedWide*)at);
+#elif defined(__AVX__)
+    __builtin_ia32_movntdq256((AlignedWide*)at, (AlignedWide)value);
+#elif defined(__SSE2__)
+    __builtin_ia32_movntdq((AlignedWide*)at, (AlignedWide)value);
+#else
+    *(Wide*)at = value;
+#endif
+}
+
+// Library copies are slow on some addresses, and choose by this copy's size whether to go past the caches.
+template <bool streaming> ACCL_INLINE void copy_bytes(u8* target, const u8* source, u64 bytes) {
+    const u64 misfit = (u64)target % wide_bytes;
+    const u64 head = misfit == 0 ? 0 : wide_bytes - misfit;
+    if (bytes < 4 * wide_bytes + head) {
+        __builtin_memcpy(target, source, bytes);
         return;
     }
+    *(Wide*)target = *(const Wide*)source;  // the head, and more that is written again
+    u64 i = head;
+    for (; i + 4 * wide_bytes <= bytes; i += 4 * wide_bytes) {
+        Wide values[4];
+        for (int k = 0; k < 4; ++k) values[k] = *(const Wide*)(source + i + k * wide_bytes);
+        for (int k = 0; k < 4; ++k) {
+            u8* const at = target + i + k * wide_bytes;
+            if (streaming) {
+                stream(at, values[k]);
+            } else {
+                *(Wide*)at = values[k];
+            }
+        }
+    }
+    for (; i + wide_bytes <= bytes; i += wide_bytes) *(Wide*)(target + i) = *(const Wide*)(source + i);
+    __builtin_memcpy(target + i, source + i, bytes - i);
+}
+
+// Sources and target are equal or apart, so that the loop has no dependency between its rounds, which the compiler is
+// told in order to vectorise it.
+template <int n, bool final>
+ACCL_INLINE void reduce_items(u8* target, const Sources<n>& sources, u64 begin, u64 end, u64 contributors) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
 #else
@@ -182,17 +223,51 @@ ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, 
 #endif
         for (int k = 0; k < n; ++k) __builtin_memcpy(&values[k], sources.at[k] + i * sizeof(Item), sizeof(Item));
         const Item result = reduced<n, final>(values, contributors);
-        __builtin_memcpy(target + i * sizeof(Item), &result, sizeof(Item));
+        __builtin_memcpy(target + (i - begin) * sizeof(Item), &result, sizeof(Item));
+    }
+}
+
+// Any alignment; the range is shared out among the block's threads.
+template <int n, bool final, bool streaming>
+ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, u64 contributors) {
+    const u64 begin = r.threads == 1 ? 0 : length / r.threads * r.thread + length % r.threads * r.thread / r.threads;
+    const u64 next = (u64)r.thread + 1;
+    const u64 end = r.threads == 1 ? length : length / r.threads * next + length % r.threads * next / r.threads;
+    if (begin == end) return;
+    if (n == 1 && !final) {
+        copy_bytes<streaming>(target + begin * sizeof(Item), sources.at[0] + begin * sizeof(Item),
+                              (end - begin) * sizeof(Item));
+        return;
+    }
+    if (!streaming) {
+        reduce_items<n, final>(target + begin * sizeof(Item), sources, begin, end, contributors);
+        return;
+    }
+    enum : u64 { most = 4096 / sizeof(Item) };
+    alignas(64) u8 part[4096];
+    for (u64 i = begin; i < end; i += most) {
+        const u64 stop = end - i < most ? end : i + most;
+        reduce_items<n, final>(part, sources, i, stop, contributors);
+        copy_bytes<true>(target + i * sizeof(Item), part, (stop - i) * sizeof(Item));
     }
 }
 #endif
 
 template <bool final, int n>
-ACCL_INLINE void put_sources(Run& r, i32 step, i32 transfer, Piece p, u8* target, Sources<n> sources) {
+ACCL_INLINE void put_sources(Run& r, i32 step, i32 transfer, Piece p, Place place, Sources<n> sources) {
     if (r.stopped || p.length == 0) return;
+    u8* const target = address_of(r, place, p);
     if (n == 1 && !final && sources.at[0] == target) return;  // in place: it is there already
     trace(r, 0, step, transfer, p.length * sizeof(Item));
+#if ACCL_CUDA
     move<n, final>(r, p.length, target, sources, r.contributors);
+#else
+    if (r.launch.streaming != 0 && place.code >> 62 == in_output) {
+        move<n, final, true>(r, p.length, target, sources, r.contributors);
+    } else {
+        move<n, final, false>(r, p.length, target, sources, r.contributors);
+    }
+#endif
     trace(r, 1, step, transfer, p.length * sizeof(Item));
 }
 
@@ -201,16 +276,14 @@ ACCL_INLINE void put_sources(Run& r, i32 step, i32 transfer, Piece p, u8* target
 template <class... S> ACCL_CALLED void put(Run& r, i32 step, i32 transfer, u32 part, Place target, S... sources) {
     static_assert(sizeof...(S) == 1 || Operator::reduces, "this kernel reduces: build it with an operator");
     const Piece p = piece(r, part);
-    put_sources<false>(r, step, transfer, p, address_of(r, target, p),
-                       Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
+    put_sources<false>(r, step, transfer, p, target, Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
 }
 
 // The same where the reduction is complete with it: avg divides by the number of contributions.
 template <class... S> ACCL_CALLED void put_final(Run& r, i32 step, i32 transfer, u32 part, Place target, S... sources) {
     static_assert(sizeof...(S) == 1 || Operator::reduces, "this kernel reduces: build it with an operator");
     const Piece p = piece(r, part);
-    put_sources<Operator::finishes>(r, step, transfer, p, address_of(r, target, p),
-                                    Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
+    put_sources<Operator::finishes>(r, step, transfer, p, target, Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
 }
 
 }  // namespace accl

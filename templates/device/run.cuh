@@ -4,7 +4,7 @@
 #include "types.cuh"
 
 // The layout of Member, Launch, Report and Host below. The runtime says which one it speaks.
-#define ACCL_ABI 1
+#define ACCL_ABI 2
 #if defined(ACCL_RUNTIME_ABI) && ACCL_RUNTIME_ABI != ACCL_ABI
 #error "this kernel was generated for another version of acclc_runtime: compile the artefact again"
 #endif
@@ -47,6 +47,7 @@ struct Launch {
     u64 slices;
     u64 slot_bytes;
     u64 timeout_ns;
+    u64 streaming;  // not 0: more memory is moved than caches hold, so stores may go past them (CPU)
 };
 
 // What a CPU run asks of the runtime; each takes the runner it is called from.
@@ -54,6 +55,10 @@ struct Host {
     u32 (*wait)(void* runner, const u64* counter, u64 wanted);  // gives a Reason
     u32 (*vote)(void* runner, u32 mine);                        // barrier of the block's threads; gives the largest
     void (*trace)(void* runner, u32 end, i32 step, i32 transfer, u64 slice, u64 bytes);
+    // Where ranks are processes; null otherwise. Whoever posts entry counter ``slot`` of this rank has entered: gives a
+    // Reason. And: a counter in the memory of rank ``home`` (a position) has grown.
+    u32 (*entered)(void* runner, u32 slot);
+    void (*posted)(void* runner, u32 home);
 };
 
 // A counter in the memory of rank ``home`` (a position), with its posts a slice.
@@ -130,6 +135,8 @@ ACCL_CALLED u32 wait_long(Run& r, const u64* counter, u64 wanted) {
 }
 
 ACCL_INLINE void count_progress(Run&) {}
+ACCL_INLINE void fence_streams(const Run&) {}
+ACCL_INLINE void tell_posted(const Run&, Counter) {}
 ACCL_INLINE void trace(Run&, u32, i32, i32, u64) {}
 #else
 ACCL_INLINE u64 load_acquire(const u64* address) { return __atomic_load_n(address, __ATOMIC_ACQUIRE); }
@@ -152,6 +159,19 @@ ACCL_INLINE u32 wait_long(Run& r, const u64* counter, u64 wanted) {
 
 ACCL_INLINE void count_progress(Run& r) {
     __atomic_store_n(r.progress, *r.progress + 1, __ATOMIC_RELAXED);
+}
+
+// Stores past the caches are not ordered by a release.
+ACCL_INLINE void fence_streams(const Run& r) {
+#if defined(__SSE2__)
+    if (r.launch.streaming != 0) __builtin_ia32_sfence();
+#else
+    (void)r;
+#endif
+}
+
+ACCL_INLINE void tell_posted(const Run& r, Counter c) {
+    if (r.host->posted != nullptr) r.host->posted(r.runner, c.home);
 }
 
 ACCL_INLINE void trace(Run& r, u32 end, i32 step, i32 transfer, u64 bytes) {
@@ -200,16 +220,27 @@ ACCL_INLINE void wait_for(Run& r, Counter c, u64 wanted, i32 step, i32 transfer)
 
 ACCL_INLINE void signal(Run& r, Counter c, u64 value) {
     if (r.stopped) return;
+    fence_streams(r);
 #ifndef ACCL_BUG_NOSYNC  // a seeded fault: tests show that ThreadSanitizer finds it
     barrier(r);
 #endif
     if (r.thread != 0) return;
     store_release(address_of(r, c), value);
     count_progress(r);
+    tell_posted(r, c);
 }
 
 // Once a call: the counter grows by one a call.
-ACCL_CALLED void await_entry(Run& r, Counter c, i32 step, i32 transfer) { wait_for(r, c, r.calls + 1, step, transfer); }
+ACCL_CALLED void await_entry(Run& r, Counter c, i32 step, i32 transfer) {
+    wait_for(r, c, r.calls + 1, step, transfer);
+#if !ACCL_CUDA
+    if (r.stopped || r.host->entered == nullptr) return;
+    const u32 reason = r.thread == 0 ? r.host->entered(r.runner, c.slot) : (u32)arrived;
+    if (vote(r, reason) == arrived) return;
+    if (r.thread == 0) give_up(r, c, r.calls + 1, reason, step, transfer);
+    r.stopped = true;
+#endif
+}
 ACCL_CALLED void post_entry(Run& r, Counter c) { signal(r, c, r.calls + 1); }
 
 // Once a slice: event ``index`` of the slice ``lag`` before this one. Step and transfer are for messages.

@@ -120,7 +120,7 @@ class FakeCupy:
             if "does not compile" in code:
                 raise CompileException("kernel.cu(7): error: does not compile")
             flags = tuple(option for option in options if option.startswith("-D"))
-            library = cpu._load(Path("kernel.cu"), code.encode(), (*cpu._KERNEL_FLAGS, *flags))
+            library = cpu.load_library(Path("kernel.cu"), code.encode(), (*cpu.KERNEL_FLAGS, *flags))
             return self._kernel(library, self.current, enable_cooperative_groups)
 
         return SimpleNamespace(get_function=get_function)

@@ -85,6 +85,7 @@ def write(folder: Path, problem: Problem, schedule: Schedule, kernel: KernelProg
         counters=tuple(ManifestCounter(c.kind.value, c.home, c.src, c.dst) for c in kernel.counters),
         kernel_sha256=hashlib.sha256(source.encode()).hexdigest(),
         kernel_digest="",
+        written=kernel.written,
     )
     collective = ManifestCollective(
         name=problem.name,

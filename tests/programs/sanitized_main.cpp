@@ -37,7 +37,7 @@ int main(int, char** arguments) {
         uint32_t abort_word = 0;
         const uint64_t slices = count / 600 + 1;
         const accl_launch launch = {members, reports.data(), &abort_word, count, slices, slot_items * sizeof(Item),
-                                    (uint64_t)60 * 1000 * 1000 * 1000};
+                                    (uint64_t)60 * 1000 * 1000 * 1000, 0};
         const accl_options options = {mode, BLOCKS, threads, 0, 0, 0, 0, 0};
         const int status = accl_pool_run(pool, &options, accl_thread, &launch);
         if (status != 0) {

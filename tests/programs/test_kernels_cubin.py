@@ -12,6 +12,7 @@ import pytest
 from kernel_cases import OPS, REDUCIBLE, lowered
 
 from acclc.codegen import generate
+from acclc_runtime.backends.kernel_file import ABI
 
 ARCHITECTURES = (80, 90, 100)
 NVCC = shutil.which("nvcc")
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.skipif(not (NVCC or NVRTC), reason="needs nvcc or the e
 
 
 def options(type: str, op: str) -> list[str]:
-    return ["-std=c++17", f"-DACCL_TYPE={type}", f"-DACCL_OP={op}", "-DACCL_RUNTIME_ABI=1"]
+    return ["-std=c++17", f"-DACCL_TYPE={type}", f"-DACCL_OP={op}", f"-DACCL_RUNTIME_ABI={ABI}"]
 
 
 def by_nvcc(folder: Path, text: str, type: str, op: str, architecture: int) -> bytes:

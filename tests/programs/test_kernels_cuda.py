@@ -207,7 +207,7 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path, cupy: FakeCupy) -> None:
         run(backend, cupy, made, 10, (0, 1, 2))
     text = str(caught.value)
     assert "kernel.cu(7): error: does not compile" in text
-    assert "nvcc -std=c++17 -DACCL_TYPE=b4 -DACCL_OP=none -DACCL_RUNTIME_ABI=1 -arch=sm_90 -cubin" in text
+    assert "nvcc -std=c++17 -DACCL_TYPE=b4 -DACCL_OP=none -DACCL_RUNTIME_ABI=2 -arch=sm_90 -cubin" in text
 
 
 def test_a_time_out_is_told_and_the_group_goes_on(tmp_path: Path, cupy: FakeCupy, monkeypatch: Any) -> None:

@@ -7,6 +7,7 @@ renames.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -15,6 +16,8 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -124,14 +127,33 @@ def build_library(source: Path, text: bytes, flags: tuple[str, ...], *, fresh: b
     library = folder / f"{digest}.so"
     if library.is_file() and not fresh:
         return library
-    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as beside:
+    with _one_at_a_time(folder, digest):
+        if not library.is_file() or fresh:
+            _build(source, text, compiler, arguments, library)
+    return library
+
+
+def _build(source: Path, text: bytes, compiler: Compiler, arguments: tuple[str, ...], library: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="build-", dir=library.parent) as beside:
         copy = Path(beside) / f"{source.stem}.cpp"
         copy.write_bytes(text)
         result = Path(beside) / "library.so"
         _compile(compiler, arguments, source, copy, result)
         result.chmod(0o700)
         result.replace(library)
-    return library
+
+
+@contextmanager
+def _one_at_a_time(folder: Path, digest: str) -> Iterator[None]:
+    """Let one process build a thing while others wait for it: the ranks of a group all need it at once.
+
+    A byte of a file is locked for each digest. Where locks do not work (some network disks) all build.
+    """
+    with (folder / "builds.lock").open("w") as lock:
+        where = int(digest[:15], 16)
+        with suppress(OSError):
+            fcntl.lockf(lock, fcntl.LOCK_EX, 1, where)
+        yield
 
 
 def _compile(compiler: Compiler, arguments: tuple[str, ...], source: Path, copy: Path, result: Path) -> None:

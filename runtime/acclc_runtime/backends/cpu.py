@@ -32,10 +32,10 @@ from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 from acclc_runtime.slicing import SLICE_BYTES, plan_slices
 
-NATIVE_ABI = 1
+NATIVE_ABI = 2
 _NATIVE_SOURCE = Path(__file__).resolve().parent.parent / "native" / "accl_native.cpp"
 _NATIVE_FLAGS = ("-std=c++20",)
-_KERNEL_FLAGS = ("-std=c++17",)
+KERNEL_FLAGS = ("-std=c++17",)
 _TRACE_FLAG = "-DACCL_TRACE"
 _CACHE_LINE = 64
 _MODES = {"threads": 0, "fibres": 1}
@@ -74,6 +74,7 @@ class _Launch(ctypes.Structure):
         ("slices", ctypes.c_uint64),
         ("slot_bytes", ctypes.c_uint64),
         ("timeout_ns", ctypes.c_uint64),
+        ("streaming", ctypes.c_uint64),
     )
 
 
@@ -369,7 +370,7 @@ class CpuBackend:
             path = kernel_path(self._artefact, call.variant)
             text = kernel_text(path, call.collective, call.variant)
             traced = (_TRACE_FLAG,) if self.options.trace else ()
-            library = _load(path, text, (*_KERNEL_FLAGS, *instance.flags, *traced))
+            library = load_library(path, text, (*KERNEL_FLAGS, *instance.flags, *traced))
             address = ctypes.cast(library.accl_thread, ctypes.c_void_p).value
             if address is None:
                 raise BuildError(f"{path}: the compiled kernel has no entry")
@@ -383,7 +384,7 @@ def _place_buffers(memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any
         member.output = target.ctypes.data
 
 
-def _load(source: Path, text: bytes, flags: tuple[str, ...]) -> ctypes.CDLL:
+def load_library(source: Path, text: bytes, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Build and load; a kept library that cannot be loaded (from another system, say) is built again once."""
     try:
         return ctypes.CDLL(str(build_library(source, text, flags)))
@@ -398,7 +399,7 @@ def _load(source: Path, text: bytes, flags: tuple[str, ...]) -> ctypes.CDLL:
 def _load_native() -> ctypes.CDLL:
     header = _NATIVE_SOURCE.with_suffix(".h").read_bytes().replace(b"#pragma once\n", b"", 1)
     text = _NATIVE_SOURCE.read_bytes().replace(b'#include "accl_native.h"\n', header, 1)
-    library = _load(_NATIVE_SOURCE, text, _NATIVE_FLAGS)
+    library = load_library(_NATIVE_SOURCE, text, _NATIVE_FLAGS)
     library.accl_native_abi.restype = ctypes.c_uint32
     if library.accl_native_abi() != NATIVE_ABI:
         raise BuildError(f"{_NATIVE_SOURCE} is of another version than {Path(__file__).name}: install acclc again")

@@ -18,7 +18,7 @@ from acclc_runtime.errors import (
 from acclc_runtime.layout import layout_in, layout_of
 from acclc_runtime.manifest import ManifestCollective, ManifestCounter, ManifestVariant
 
-ABI = 1
+ABI = 2
 """Of the kernels' arguments: the ACCL_ABI that this runtime speaks."""
 
 COUNTER_STRIDE = 8
@@ -42,12 +42,21 @@ class Instance:
         Raises:
             ArgumentError: a type that cannot be reduced, with an operator.
         """
-        dtype = named(call.dtype)
-        if call.op is None:
+        return Instance.for_type(call.collective.name, call.dtype, call.op)
+
+    @staticmethod
+    def for_type(name: str, dtype_name: str, op: str | None) -> Instance:
+        """Return the instance for a type and an operator; ``name`` is the collective's, for the message.
+
+        Raises:
+            ArgumentError: a type that cannot be reduced, with an operator.
+        """
+        dtype = named(dtype_name)
+        if op is None:
             return Instance(f"b{dtype.item_bytes}", "none")
         if not dtype.reducible:
-            raise ArgumentError(f"{call.collective.name}: elements of type {dtype.name} can be moved, not reduced")
-        return Instance(dtype.name, call.op)
+            raise ArgumentError(f"{name}: elements of type {dtype.name} can be moved, not reduced")
+        return Instance(dtype.name, op)
 
     @property
     def flags(self) -> tuple[str, ...]:

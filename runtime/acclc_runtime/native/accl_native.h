@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define ACCL_NATIVE_ABI 1
+#define ACCL_NATIVE_ABI 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,12 +41,15 @@ typedef struct {
     uint64_t slices;
     uint64_t slot_bytes;
     uint64_t timeout_ns;
+    uint64_t streaming;  // not 0: stores may go past the caches
 } accl_launch;
 
 typedef struct {
     uint32_t (*wait)(void* runner, const uint64_t* counter, uint64_t wanted);
     uint32_t (*vote)(void* runner, uint32_t mine);
     void (*trace)(void* runner, uint32_t end, int32_t step, int32_t transfer, uint64_t slice, uint64_t bytes);
+    uint32_t (*entered)(void* runner, uint32_t slot);  // null: ranks are no processes
+    void (*posted)(void* runner, uint32_t home);
 } accl_host;
 
 // A kernel's entry: thread ``thread`` of block-and-channel ``number``.

@@ -1,0 +1,413 @@
+"""A communicator: one rank of an artefact's collectives; the other ranks are other processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from acclc_runtime.arguments import CheckedCall, check_call
+from acclc_runtime.buffers import adapt
+from acclc_runtime.dtypes import DType, named
+from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
+from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
+from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
+from acclc_runtime.memory.heap import Heap
+from acclc_runtime.memory.named_calls import NamedCalls
+from acclc_runtime.memory.native import BROKEN, DONE, NO_MEMORY, NO_STAGING, NativeComm
+from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
+from acclc_runtime.memory.worker import Handle, Worker
+from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.settings import debug_enabled, say
+
+_CLOSING_S = 0.001
+
+
+class Communicator(NamedCalls):
+    """One rank; made by ``Artefact.join``; a context manager. ``empty`` gives arrays that others write directly.
+
+    Every method takes this rank's arrays and returns its output (None where it has none). ``out=None`` allocates;
+    ``out`` that is the input (or holds it, see ``in_place_view``) makes the call in place. ``op=None`` is the
+    operator that the source names, else sum. All ranks of the collective's group must make the same calls in the
+    same order. Calls of several threads run one after the other; with ``async_op=True`` a thread of the
+    communicator makes the call, and a handle is returned. After an error of a call the communicator is closed.
+
+    Raises:
+        ArgumentError: a call does not fit; nothing has moved, and the communicator can be used.
+        MismatchError: the ranks do not call the same.
+        CollectiveTimeoutError: no progress, or not all ranks began the call in time.
+        RankFailedError: another rank died, closed its communicator or gave up.
+        CommunicatorClosedError: this communicator is closed.
+    """
+
+    def __init__(self, world: World, native: NativeComm, heap: Heap, plans: Plans, cores: int) -> None:
+        self._world = world
+        self._manifest = world.manifest
+        super().__init__(native.call)
+        self._native: NativeComm | None = native
+        self._heap = heap
+        self._plans = plans
+        self._cores = cores
+        self._lock = threading.RLock()
+        """Held while a call runs."""
+        self._order = threading.Lock()
+        """Held while it is decided where a call runs."""
+        self._debug = debug_enabled()
+        self._said: set[str] = set()
+        self._why_closed = ""
+        self._staging: tuple[int, int] | None = None
+        self._pending = 0
+        self._worker: Worker | None = None
+        self._families: dict[tuple[int, str | None, str | None], int] = {}
+        self._fast: dict[tuple[str, str | None, str | None], int] = {}
+        self._own = {c.name: of_one_rank(c, world.rank) for c in self._manifest.collectives if world.rank in c.ranks}
+        _ALIVE.add(self)
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._world.rank
+
+    @property
+    def manifest(self) -> Manifest:
+        """The artefact's manifest."""
+        return self._manifest
+
+    @property
+    def world(self) -> int:
+        """The number of ranks."""
+        return len(self._world.pids)
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the communicator; the memory is freed with the last array of ``empty``. Others in a call get an error."""
+        self._close("this communicator is closed; make another by join")
+
+    def abort(self) -> None:
+        """Make the calls of all ranks end with an error, on whatever thread; the communicators cannot be used then."""
+        native = self._native
+        if native is not None:
+            native.say(f"failed:rank {self.rank} {ABORT_WORDS}")
+            native.abort()
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+        """Return a NumPy array, uninitialised, in memory that the other ranks reach: as output it needs no copy.
+
+        ``dtype`` is NumPy's, or a name of acclc (bf16 gives uint16).
+
+        Raises:
+            AcclcRuntimeError: there is not so much memory.
+        """
+        self._check_open()
+        storage = named(dtype).storage if isinstance(dtype, str) else np.dtype(dtype)
+        return self._heap.array((shape,) if isinstance(shape, int) else tuple(shape), storage)
+
+    def collective(
+        self,
+        name: str,
+        inputs: Any = None,
+        outputs: Any = None,
+        op: str | None = None,
+        variant: str | None = None,
+        dtype: str | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """Run the collective of that name with this rank's input and output: any, custom ones included."""
+        if outputs is not None and dtype is None and not async_op:
+            family = self._fast.get((name, op, variant))
+            if family is not None and self._call(family, inputs, outputs) == DONE:
+                return outputs
+        collective = of_name(self._manifest, name)
+        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype)
+
+    def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
+        """Return the variant that a call of S = ``nbytes`` takes, and why."""
+        return choose(of_name(self._manifest, name), nbytes)
+
+    def describe(self, nbytes: int | None = None) -> str:
+        """Return in words what runs, and for a size S in bytes which variant of each collective, and why."""
+        world, manifest = self._world, self._manifest
+        waits = "spin" if self.world <= self._cores else "yield, then sleep"
+        lines = [
+            f"{manifest.name} on memory shared by {self.world} processes: this is rank {world.rank}; protocol simple",
+            f"{self._cores} cores for {self.world} ranks: waits {waits}",
+            f"a wait without progress ends after {world.timeout_s:g} s, one for ranks that have not begun the call "
+            f"after {world.entry_timeout_s:g} s",
+        ]
+        for collective in manifest.collectives if nbytes is not None else ():
+            head = f"{collective.name}, {format_bytes(nbytes or 0)}"
+            try:
+                variant, reason = choose(collective, nbytes or 0)
+            except ArgumentError as error:
+                lines.append(f"{head}: {error}")
+                continue
+            staged = "an array that is not of empty() is staged as output" if world.rank in variant.written else (
+                "all arrays are used where they are")  # fmt: skip
+            lines.append(f"{head}: variant {variant.id} ({variant.strategy}): {reason}; {staged}")
+        return "\n".join(lines)
+
+    def _of_kind(
+        self,
+        kind: str,
+        x: Any,
+        out: Any,
+        op: str | None,
+        root: int | None,
+        stream: Any,
+        async_op: bool,
+        variant: str | None,
+        dtype: str | None,
+    ) -> Any:
+        if stream is not None:
+            raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
+        collective = of_kind(self._manifest, kind, root, "comm")
+        return self._begin(collective, x, out, op, async_op, variant, dtype)
+
+    def _begin(
+        self,
+        collective: ManifestCollective,
+        x: Any,
+        out: Any,
+        op: str | None,
+        async_op: bool,
+        variant: str | None,
+        dtype: str | None,
+    ) -> Any:
+        """Run a call here, or where calls wait on the thread that makes them, so that they keep their order."""
+        self._check_open()
+        if collective.name not in self._own:
+            members = ", ".join(map(str, collective.ranks))
+            raise ArgumentError(f"{collective.name} is on the ranks {members}; rank {self.rank} takes no part in it")
+
+        def run() -> Any:
+            return self._run(collective, x, out, op, variant, dtype)
+
+        handle = None
+        with self._order:
+            if async_op or self._pending:
+                if self._worker is None:
+                    self._worker = Worker(f"acclc rank {self.rank}")
+                self._pending += 1
+                self._forget_short_ways()  # calls from here on have to queue up
+                handle = Handle(self._worker.submit(run, self._ended))
+        if handle is None:
+            return run()
+        return handle if async_op else handle.wait()
+
+    def _ended(self) -> None:
+        with self._order:
+            self._pending -= 1
+
+    def _run(
+        self,
+        collective: ManifestCollective,
+        x: Any,
+        out: Any,
+        op: str | None,
+        variant_name: str | None,
+        dtype: str | None,
+    ) -> Any:
+        own = self._own[collective.name]
+        given, sized_by = x, None
+        if own.input_units[0] == 0:
+            x, out, sized_by = self._without_input(collective, own, x, out, dtype)
+        outs = None if out is None else [out]
+        checked = check_call(self._manifest, own, [x], outs, op, dtype, False, sized_by=sized_by)
+        count, item = checked.count, checked.dtype.item_bytes
+        nbytes = size_bytes(collective, count, item)
+        if variant_name is None:
+            variant, reason = choose(collective, nbytes)
+        else:
+            variant, reason = by_name(collective, variant_name), "the call names it"
+        if self._debug:
+            self._say_once(collective, variant, reason, checked, nbytes)
+        index = self._manifest.collectives.index(collective)
+        key = CallKey(
+            index, collective.variants.index(variant), checked.dtype.name, checked.op, count, checked.in_place
+        )
+        source, target = checked.inputs[0], checked.outputs[0]
+        addresses = (0 if source is None else source.address, 0 if target is None else target.address)
+        with self._lock:
+            self._check_open()
+            native = self._native
+            assert native is not None
+            plan = self._plans.get(key)
+            if dtype is None:
+                self._prepare(native, collective, key, op, variant_name, given, out, checked, plan)
+            status = self._execute(native, plan, addresses)
+        if status != DONE:
+            raise self._failure(native, status)
+        return checked.results[0]
+
+    def _execute(self, native: NativeComm, plan: Plan, addresses: tuple[int, int]) -> int:
+        try:
+            status = native.run(plan.address, *addresses)
+            if status == NO_STAGING:
+                self._grow_staging(native, plan.staged_bytes)
+                status = native.run(plan.address, *addresses)
+        except BaseException as error:  # Ctrl-C, or what a signal's handler raises
+            cause = native.cause()
+            if cause.reason:
+                self._close(
+                    f"a call on this communicator was interrupted ({type(error).__name__}); make another by join"
+                )
+            raise
+        return status
+
+    def _without_input(
+        self, collective: ManifestCollective, own: ManifestCollective, x: Any, out: Any, dtype: str | None
+    ) -> tuple[None, Any, tuple[DType, int] | None]:
+        """Return the input, the output, and the type and count that the output tells.
+
+        A broadcast's output may be like x; where there is none either, x has count elements.
+        """
+        units = own.output_units[0]
+        if units == 0:
+            if x is None:
+                raise ArgumentError(
+                    f"{collective.name}: rank {self.rank} only passes on what others send; give it an array of count "
+                    "elements, which tells the size"
+                )
+            size = adapt(x, dtype)
+            return None, out, (size.dtype, size.elements)
+        if out is None and (collective.collective != "broadcast" or x is None):
+            raise ArgumentError(
+                f"{collective.name}: rank {self.rank} has no input that tells the size of its output; give out="
+            )
+        if out is None:
+            like = adapt(x, dtype)
+            out = like.empty(like.shape, None)
+        buffer = adapt(out, dtype)
+        count, rest = divmod(buffer.elements, units)
+        if rest:
+            raise ArgumentError(
+                f"{collective.name}: rank {self.rank}'s output has {buffer.elements} elements; it must be a multiple "
+                f"of {units}"
+            )
+        return None, out, (buffer.dtype, count)
+
+    def _prepare(
+        self,
+        native: NativeComm,
+        collective: ManifestCollective,
+        key: CallKey,
+        op: str | None,
+        variant: str | None,
+        x: Any,
+        out: Any,
+        checked: CheckedCall,
+        plan: Plan,
+    ) -> None:
+        """Let calls like this one take the short way, by name or kind: NumPy arrays of a one-letter type."""
+        source, target = checked.inputs[0], checked.outputs[0]
+        if source is None or target is None or not isinstance(x, np.ndarray) or not isinstance(out, np.ndarray):
+            return
+        letter = x.dtype.char if x.dtype.kind in "fiub" else ""
+        if len(letter) != 1:
+            return
+        family = self._families.get((key.collective, key.op, variant))
+        if family is None:
+            own = self._own[collective.name]
+            family = native.family(collective.in_place, own.positions[0], own.input_units[0])
+            self._families[(key.collective, key.op, variant)] = family
+        with self._order:
+            if self._pending == 0:
+                self._fast[(collective.name, op, variant)] = family
+                if variant is None and of_kind(self._manifest, collective.collective) is collective:
+                    self._fast_kinds[(collective.collective, op)] = family
+        native.prepare(family, letter, (source.nbytes, target.nbytes), key.in_place, plan.address)
+
+    def _grow_staging(self, native: NativeComm, nbytes: int) -> None:
+        size = 1 << max(16, (nbytes - 1).bit_length())
+        if self._staging is not None:
+            self._heap.release(*self._staging)
+            self._staging = None
+            native.staging(0, 0)
+        offset, _ = self._heap.allocate(size)
+        self._staging = (offset, size)
+        native.staging(offset, size)
+
+    def _failure(self, native: NativeComm, status: int) -> Exception:
+        """Return the error of a call that failed: of this one, or of one that took the short way before it."""
+        if status == NO_MEMORY:
+            return MemoryError("no memory for the blocks of a rank")
+        cause = native.cause()
+        if cause.reason == 0:
+            self._close("this communicator is closed; make another by join")
+            return CommunicatorClosedError(self._why_closed)
+        error = explain(self._world, native, cause, native.reports())
+        self._close(f"this communicator is closed, because a call failed: {error.args[0].partition(';')[0]}")
+        return error
+
+    def _close(self, why: str) -> None:
+        with self._lock:
+            native, self._native = self._native, None
+            if native is None:
+                return
+            self._why_closed = why
+            self._forget_short_ways()
+            self._call = _closed_call
+            native.close()
+        while native.running:  # a thread that is on its way out
+            time.sleep(_CLOSING_S)
+        if self._worker is not None:
+            self._worker.close()
+
+    def _forget_short_ways(self) -> None:
+        self._fast.clear()
+        self._fast_kinds.clear()
+
+    def _check_open(self) -> None:
+        if self._native is None:
+            raise CommunicatorClosedError(self._why_closed)
+
+    def _after_fork(self) -> None:
+        """Close it in a child: the parent is this rank."""
+        native, self._native = self._native, None
+        self._why_closed = f"this communicator belongs to process {os.getppid()}; a forked child must join by itself"
+        self._lock, self._order = threading.RLock(), threading.Lock()
+        self._forget_short_ways()
+        self._call = _closed_call
+        if native is not None:
+            native.disable()
+
+    def _say_once(
+        self, collective: ManifestCollective, variant: ManifestVariant, reason: str, checked: CheckedCall, nbytes: int
+    ) -> None:
+        operator = f" {checked.op}" if checked.op else ""
+        place = "in place" if checked.in_place else "out of place"
+        line = (
+            f"rank {self.rank}: {collective.name}: {format_bytes(nbytes)} of {checked.dtype.name}{operator}, {place}: "
+            f"variant {variant.id} on shared memory, protocol simple: {reason}"
+        )
+        if line not in self._said:
+            self._said.add(line)
+            say(line)
+
+
+def _closed_call(*_: object) -> int:
+    return BROKEN
+
+
+_ALIVE: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for communicator in list(_ALIVE):
+        communicator._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,163 @@
+"""Makes a communicator: the ranks meet, exchange their segments, and map them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, JoinError
+from acclc_runtime.manifest import Manifest
+from acclc_runtime.memory.bootstrap import Place, find_place
+from acclc_runtime.memory.communicator import Communicator
+from acclc_runtime.memory.failures import World
+from acclc_runtime.memory.heap import Heap
+from acclc_runtime.memory.native import JOIN_ABI, NativeComm
+from acclc_runtime.memory.plans import Plans
+from acclc_runtime.memory.rendezvous import Card, Meeting, meet
+from acclc_runtime.memory.tables import HEAD_BYTES, Tables, artefact_digest, lay_out
+from acclc_runtime.settings import entry_timeout_seconds, say, timeout_seconds
+from acclc_runtime.slicing import SLICE_BYTES
+
+DEFAULT_JOIN_TIMEOUT_S = 300.0
+TRANSPORTS = ("auto", "memory")
+
+
+def join(
+    artefact: Path,
+    manifest: Manifest,
+    *,
+    bootstrap: str,
+    transport: str,
+    rank: int | None,
+    world: int | None,
+    name: str,
+    timeout_s: float | None,
+    entry_timeout_s: float | None,
+    join_timeout_s: float,
+    slice_bytes: int = SLICE_BYTES,
+) -> Communicator:
+    """See :meth:`acclc_runtime.Artefact.join`."""
+    if transport not in TRANSPORTS:
+        raise ArgumentError(f"transport={transport!r} is not known here; it can be {' or '.join(TRANSPORTS)}")
+    limit, origin = timeout_seconds(timeout_s)
+    entry_limit = entry_timeout_seconds(entry_timeout_s, limit, origin)
+    if origin == "ACCLC_TIMEOUT":
+        say(f"ACCLC_TIMEOUT: a wait without progress ends after {limit:g} s")
+    place = find_place(bootstrap, rank, world, name)
+    tables = lay_out(manifest, slice_bytes)
+    if place.world != tables.world:
+        raise JoinError(
+            f"rank {place.rank}: {manifest.name} was compiled for {tables.world} ranks, but {place.world} join; start "
+            f"{tables.world} processes, or compile it for {place.world}"
+        )
+    segment = _make_segment(place.rank, tables.segment_bytes[place.rank])
+    own_files = (segment, *_process_file())
+    facts = _facts(artefact, slice_bytes)
+    try:
+        meeting = meet(place, facts, own_files, _fault, join_timeout_s)
+    except BaseException:
+        _close(own_files)
+        raise
+    return _attach(artefact, manifest, place, tables, meeting, own_files, (limit, entry_limit), slice_bytes)
+
+
+def _attach(
+    artefact: Path,
+    manifest: Manifest,
+    place: Place,
+    tables: Tables,
+    meeting: Meeting,
+    own_files: tuple[int, ...],
+    limits: tuple[float, float],
+    slice_bytes: int,
+) -> Communicator:
+    """Map the segments; every rank learns of a failure of any."""
+    cards = meeting.cards
+    cores = len({core for card in cards for core in card.facts["cores"]})
+    fault, failed, native = "", None, None
+    try:
+        try:
+            native = NativeComm(place.rank, place.world, cores, limits[1], limits[0])
+            for card in cards:
+                for file in card.files:
+                    native.hold(file)
+            _map_all(native, place.rank, tables, cards)
+        except (AcclcRuntimeError, MemoryError) as error:
+            fault, failed = str(error), error
+        meeting.agree(fault)
+    except JoinError as error:
+        raise error from failed
+    finally:
+        meeting.close()
+        if native is None:
+            _close(own_files)
+            _close(tuple(f for c in cards if c.rank != place.rank for f in c.files))
+    assert native is not None
+    known = World(manifest, place.rank, tuple(int(c.facts["pid"]) for c in cards), *limits)
+    heap = Heap(native, place.rank, own_files[0], tables.segment_bytes[place.rank])
+    plans = Plans(artefact, manifest, place.rank, tables, native, slice_bytes)
+    return Communicator(known, native, heap, plans, cores)
+
+
+def _map_all(native: NativeComm, rank: int, tables: Tables, cards: list[Card]) -> None:
+    """Map the own segment and the neighbours' in full, of the others the head."""
+    for card in cards:
+        near = card.rank == rank or card.rank in tables.neighbours[rank]
+        nbytes = tables.segment_bytes[card.rank] if near else HEAD_BYTES
+        process = card.files[1] if len(card.files) > 1 and card.rank != rank else -1
+        native.map(card.rank, card.files[0], process, 0, nbytes)
+
+
+def _make_segment(rank: int, nbytes: int) -> int:
+    """Return a file in memory that has all its pages, so that no later access can fail; nobody else can open it."""
+    file = os.memfd_create("acclc", os.MFD_CLOEXEC)
+    try:
+        os.posix_fallocate(file, 0, nbytes)
+    except OSError as error:
+        os.close(file)
+        raise JoinError(f"rank {rank} gets no {nbytes} bytes of shared memory: {error.strerror}") from None
+    return file
+
+
+def _process_file() -> tuple[int, ...]:
+    """Return a file that tells others when this process has ended; none where the system has no such thing."""
+    try:
+        return (os.pidfd_open(os.getpid()),)
+    except (AttributeError, OSError):
+        return ()
+
+
+def _facts(artefact: Path, slice_bytes: int) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "artefact": artefact_digest(artefact),
+        "folder": str(artefact),
+        "abi": JOIN_ABI,
+        "slice_bytes": slice_bytes,
+        "cores": sorted(os.sched_getaffinity(0)),
+    }
+
+
+def _fault(cards: list[Card]) -> str:
+    """Return what rank 0 finds wrong with the ranks that have come."""
+    first = cards[0]
+    for key, words in (
+        ("abi", "uses another version of acclc_runtime than"),
+        ("artefact", "loaded another artefact than"),
+        ("slice_bytes", "uses another slice_bytes than"),
+    ):
+        others = [c for c in cards if c.facts.get(key) != first.facts[key]]
+        if others:
+            told = ", ".join(f"rank {c.rank}" + (f" ({c.facts.get('folder')})" if key == "artefact" else "")
+                             for c in others)  # fmt: skip
+            mine = f" ({first.facts['folder']})" if key == "artefact" else ""
+            return f"{told} {words} rank 0{mine}; all ranks need the same"
+    return ""
+
+
+def _close(files: tuple[int, ...]) -> None:
+    for file in files:
+        os.close(file)

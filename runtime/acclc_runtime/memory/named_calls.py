@@ -1,0 +1,188 @@
+"""The methods of a communicator that are named like collectives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from acclc_runtime.memory.native import DONE
+
+
+class NamedCalls(ABC):
+    """One method a collective. Calls like an earlier one (kind, operator, type, sizes) take a short way.
+
+    ``_call(family, x, out)`` runs such a call if it was prepared, and gives the status; ``_fast_kinds`` has the
+    families.
+    """
+
+    def __init__(self, call: Callable[..., int]) -> None:
+        self._call = call
+        self._fast_kinds: dict[tuple[str, str | None], int] = {}
+
+    @abstractmethod
+    def _of_kind(
+        self,
+        kind: str,
+        x: Any,
+        out: Any,
+        op: str | None,
+        root: int | None,
+        stream: Any,
+        async_op: bool,
+        variant: str | None,
+        dtype: str | None,
+    ) -> Any:
+        """Check everything, then run."""
+
+    def all_reduce(
+        self,
+        x: Any,
+        op: str | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return the reduction of all ranks' inputs. In place: out is x."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast_kinds.get(("all_reduce", op))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("all_reduce", x, out, op, None, stream, async_op, variant, dtype)
+
+    def all_gather(
+        self,
+        x: Any,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return all ranks' inputs, in group order. In place: x is this rank's part of out."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast_kinds.get(("all_gather", None))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("all_gather", x, out, None, None, stream, async_op, variant, dtype)
+
+    def reduce_scatter(
+        self,
+        x: Any,
+        op: str | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return this rank's part of the reduction of all inputs. In place: out is this rank's part of x."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast_kinds.get(("reduce_scatter", op))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("reduce_scatter", x, out, op, None, stream, async_op, variant, dtype)
+
+    def all_to_all(
+        self,
+        x: Any,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Part j of this rank's input becomes this rank's part of rank j's output."""
+        if out is not None and not async_op and variant is dtype is stream is None:
+            family = self._fast_kinds.get(("all_to_all", None))
+            if family is not None and self._call(family, x, out) == DONE:
+                return out
+        return self._of_kind("all_to_all", x, out, None, None, stream, async_op, variant, dtype)
+
+    def broadcast(
+        self,
+        x: Any,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return the input of the root (a global rank); others' x only gives size and type. In place: out is x."""
+        return self._of_kind("broadcast", x, out, None, root, stream, async_op, variant, dtype)
+
+    def reduce(
+        self,
+        x: Any,
+        op: str | None = None,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return the reduction of all inputs at the root, None elsewhere. In place: out is x."""
+        return self._of_kind("reduce", x, out, op, root, stream, async_op, variant, dtype)
+
+    def gather(
+        self,
+        x: Any,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return all inputs in group order at the root, None elsewhere. In place: the root's x is its part of out."""
+        return self._of_kind("gather", x, out, None, root, stream, async_op, variant, dtype)
+
+    def scatter(
+        self,
+        x: Any,
+        root: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Return this rank's part of the root's input; other ranks give x=None and an ``out``."""
+        return self._of_kind("scatter", x, out, None, root, stream, async_op, variant, dtype)
+
+    def send_recv(
+        self,
+        x: Any,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Each pair's source sends its input to its destination's output."""
+        return self._of_kind("send_recv", x, out, None, None, stream, async_op, variant, dtype)
+
+    def all_gather_into_tensor(self, out: Any, x: Any, async_op: bool = False) -> Any:
+        """all_gather, as torch names it."""
+        return self.all_gather(x, out, None, async_op)
+
+    def reduce_scatter_tensor(self, out: Any, x: Any, op: str | None = None, async_op: bool = False) -> Any:
+        """reduce_scatter, as torch names it."""
+        return self.reduce_scatter(x, op, out, None, async_op)
+
+    def all_to_all_single(self, out: Any, x: Any, async_op: bool = False) -> Any:
+        """all_to_all, as torch names it."""
+        return self.all_to_all(x, out, None, async_op)

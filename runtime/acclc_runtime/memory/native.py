@@ -1,0 +1,273 @@
+"""The native side of a communicator: ctypes for what is done once, plain Python callables for calls."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from acclc_runtime.backends.cpu import _Report, load_library
+from acclc_runtime.backends.kernel_file import Report
+from acclc_runtime.errors import AcclcRuntimeError, BuildError
+
+JOIN_ABI = 1
+_FOLDER = Path(__file__).resolve().parent.parent / "native"
+_FLAGS = ("-std=c++20",)
+
+DONE, FAILED, BROKEN, NO_STAGING, BUSY, NO_MEMORY, UNKNOWN = range(7)
+"""Status of a call: see accl_join.h."""
+
+TIMED_OUT, ABORTED = 1, 2
+ENTRY_TIMED_OUT, MISMATCH, DIED, CLOSED, INTERRUPTED = range(4, 9)
+"""Why a call failed."""
+
+EITHER = 2
+"""``in_place`` of a rank that has not both buffers."""
+
+WORDS_BYTES = 2048
+IN_PLACE_CODES = {"same": 1, "input_in_output": 2, "output_in_input": 3}
+
+
+class NativeCall(ctypes.Structure):
+    """What a rank is calling: accl_call."""
+
+    _fields_ = (
+        ("sequence", ctypes.c_uint64),
+        ("group", ctypes.c_uint32),
+        ("collective", ctypes.c_uint32),
+        ("variant", ctypes.c_uint32),
+        ("dtype", ctypes.c_uint32),
+        ("op", ctypes.c_uint32),
+        ("in_place", ctypes.c_uint32),
+        ("count", ctypes.c_uint64),
+        ("output", ctypes.c_uint64),
+    )
+
+
+class Cause(ctypes.Structure):
+    """Why a call failed: accl_cause."""
+
+    _fields_ = (
+        ("reason", ctypes.c_uint32),
+        ("rank", ctypes.c_uint32),
+        ("mine", NativeCall),
+        ("theirs", NativeCall),
+        ("waited_ns", ctypes.c_uint64),
+    )
+
+
+class ScheduleOptions(ctypes.Structure):
+    """accl_schedule_options."""
+
+    _fields_ = (
+        ("members", ctypes.c_uint32),
+        ("position", ctypes.c_uint32),
+        ("group", ctypes.c_uint32),
+        ("first_number", ctypes.c_uint32),
+        ("numbers", ctypes.c_uint32),
+        ("all_numbers", ctypes.c_uint32),
+        ("counters", ctypes.c_uint32),
+        ("spare", ctypes.c_uint32),
+        ("ranks", ctypes.c_void_p),
+        ("counters_at", ctypes.c_void_p),
+        ("scratch_at", ctypes.c_void_p),
+        ("entry_from", ctypes.c_void_p),
+    )
+
+
+class PlanOptions(ctypes.Structure):
+    """accl_plan_options."""
+
+    _fields_ = (
+        ("schedule", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("call", NativeCall),
+        ("slices", ctypes.c_uint64),
+        ("slot_bytes", ctypes.c_uint64),
+        ("output_bytes", ctypes.c_uint64),
+        ("streaming", ctypes.c_uint32),
+        ("shared_output", ctypes.c_uint32),
+        ("holes", ctypes.c_uint32),
+        ("spare", ctypes.c_uint32),
+    )
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("method", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    texts = [(_FOLDER / name).read_bytes() for name in ("accl_native.h", "accl_join.h", "accl_join.cpp",
+                                                        "accl_join_python.cpp")]  # fmt: skip
+    text = b"\n".join(texts)
+    for line in (b"#pragma once\n", b'#include "accl_native.h"\n', b'#include "accl_join.h"\n'):
+        text = text.replace(line, b"")
+    library = load_library(_FOLDER / "accl_join.cpp", text, _FLAGS)
+    library.accl_join_abi.restype = ctypes.c_uint32
+    if library.accl_join_abi() != JOIN_ABI:
+        raise BuildError(f"{_FOLDER / 'accl_join.cpp'} is of another version than {Path(__file__).name}: install again")
+    pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
+    signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "accl_comm_create": (pointer, (u32, u32, u32, u64, u64)),
+        "accl_comm_map": (pointer, (pointer, u32, ctypes.c_int, ctypes.c_int, u64, u64)),
+        "accl_comm_staging": (None, (pointer, u64, u64)),
+        "accl_schedule_create": (pointer, (pointer, pointer)),
+        "accl_plan_create": (pointer, (pointer, pointer)),
+        "accl_comm_forget_plans": (u64, (pointer,)),
+        "accl_comm_cause": (None, (pointer, pointer)),
+        "accl_comm_reports": (u32, (pointer, pointer)),
+        "accl_comm_abort": (None, (pointer,)),
+        "accl_comm_say": (None, (pointer, ctypes.c_char_p)),
+        "accl_comm_heard": (u32, (pointer, u32, ctypes.c_char_p)),
+        "accl_comm_close": (None, (pointer,)),
+        "accl_comm_destroy": (None, (pointer,)),
+        "accl_calls_create": (pointer, (pointer,)),
+        "accl_calls_close": (None, (pointer,)),
+        "accl_calls_running": (u32, (pointer,)),
+        "accl_calls_forget": (None, (pointer,)),
+        "accl_calls_family": (ctypes.c_int, (pointer, u32, u64, u64)),
+        "accl_calls_add": (None, (pointer, u32, u32, u64, u64, u32, pointer)),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _callable(library: ctypes.CDLL, name: str, calls: int) -> Callable[..., int]:
+    """Make a Python callable of a C function, with ``calls`` as its self."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    method = _MethodDef.in_dll(library, name)
+    made: Callable[..., int] = make(ctypes.addressof(method), calls, None)
+    return made
+
+
+class NativeComm:
+    """Owns the native communicator and the mappings; gone when nobody holds it or an array in its memory."""
+
+    def __init__(self, rank: int, world: int, cores: int, entry_timeout_s: float, timeout_s: float) -> None:
+        self._library = _library()
+        self._owner = os.getpid()
+        limits = [min(int(seconds * 1e9), 2**62) for seconds in (entry_timeout_s, timeout_s)]
+        self._comm: int | None = self._library.accl_comm_create(rank, world, cores, *limits)
+        self._calls: int | None = self._library.accl_calls_create(self._comm) if self._comm else None
+        if not self._comm or not self._calls:
+            raise MemoryError("no memory for a communicator")
+        self._files: list[int] = []
+        self.call = _callable(self._library, "accl_call_method", self._calls)
+        """``call(family, input, output)``: the status of a call that was prepared; UNKNOWN where it was not."""
+        self.run = _callable(self._library, "accl_run_method", self._calls)
+        """``run(plan, input address, output address)``: the status of a call."""
+
+    def hold(self, file: int) -> None:
+        """Close the file with everything else."""
+        self._files.append(file)
+
+    def map(self, rank: int, segment: int, process: int, offset: int, nbytes: int) -> int:
+        """Map a part of a rank's segment and return where; ``process`` tells that it has died (-1: nothing does)."""
+        at = self._library.accl_comm_map(self._comm, rank, segment, process, offset, nbytes)
+        if not at:
+            raise AcclcRuntimeError(f"rank {rank}'s memory ({nbytes} bytes) cannot be mapped: not enough memory")
+        return int(at)
+
+    def staging(self, offset: int, nbytes: int) -> None:
+        """Set the part of the own segment where private outputs are received."""
+        self._library.accl_comm_staging(self._comm, offset, nbytes)
+
+    def schedule(self, options: ScheduleOptions) -> int:
+        """Make a schedule."""
+        return self._made(self._library.accl_schedule_create(self._comm, ctypes.byref(options)))
+
+    def plan(self, options: PlanOptions) -> int:
+        """Make a plan."""
+        return self._made(self._library.accl_plan_create(self._comm, ctypes.byref(options)))
+
+    def family(self, in_place: str, position: int, input_units: int) -> int:
+        """Number what a user calls: a collective with an operator."""
+        code = IN_PLACE_CODES.get(in_place, 0)
+        return int(self._library.accl_calls_family(self._calls, code, position, input_units))
+
+    def prepare(self, family: int, format: str, sizes: tuple[int, int], in_place: bool, plan: int) -> None:
+        """Let ``call`` know a plan."""
+        self._library.accl_calls_add(self._calls, family, ord(format), *sizes, int(in_place), plan)
+
+    def forget(self) -> bool:
+        """Forget all plans, unless a call is running."""
+        if self._library.accl_calls_running(self._calls):
+            return False
+        self._library.accl_calls_forget(self._calls)
+        self._library.accl_comm_forget_plans(self._comm)
+        return True
+
+    def cause(self) -> Cause:
+        """Return why a call failed."""
+        cause = Cause()
+        self._library.accl_comm_cause(self._comm, ctypes.byref(cause))
+        return cause
+
+    def reports(self) -> list[Report]:
+        """Return what the blocks said whose waits failed, of the last call."""
+        at = ctypes.c_void_p()
+        number = self._library.accl_comm_reports(self._comm, ctypes.byref(at))
+        raw = (_Report * number).from_address(at.value or 0) if number else ()
+        return [
+            Report(n, r.reason, r.step, r.transfer, r.home, r.slot, r.wanted, r.present, r.slice)
+            for n, r in enumerate(raw)
+            if r.reason
+        ]
+
+    def abort(self) -> None:
+        """Make the calls of all ranks end."""
+        self._library.accl_comm_abort(self._comm)
+
+    def say(self, words: str) -> None:
+        """Tell the others why."""
+        self._library.accl_comm_say(self._comm, words.encode(errors="replace")[:WORDS_BYTES])
+
+    def heard(self, rank: int) -> str:
+        """Return what a rank said; "" if nothing."""
+        text = ctypes.create_string_buffer(WORDS_BYTES)
+        length = self._library.accl_comm_heard(self._comm, rank, text)
+        return text.raw[:length].decode(errors="replace")
+
+    def disable(self) -> None:
+        """Let no call of this process begin any more (a forked child's, say)."""
+        self._library.accl_calls_close(self._calls)
+
+    @property
+    def running(self) -> int:
+        """How many threads are in a call."""
+        return int(self._library.accl_calls_running(self._calls))
+
+    def close(self) -> None:
+        """Tell the others that this rank is gone; waits for a running call."""
+        self.disable()
+        self._library.accl_comm_close(self._comm)
+
+    def __del__(self) -> None:
+        comm, self._comm = getattr(self, "_comm", None), None
+        if comm:
+            if self._owner == os.getpid():  # a forked child says nothing: its parent is the rank
+                self._library.accl_comm_close(comm)
+            self._library.accl_comm_destroy(comm)
+        for file in getattr(self, "_files", ()):
+            with contextlib.suppress(OSError):
+                os.close(file)
+
+    @staticmethod
+    def _made(address: int | None) -> int:
+        if not address:
+            raise MemoryError("no memory for a schedule")
+        return address
