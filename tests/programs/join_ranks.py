@@ -101,7 +101,7 @@ def check_everything(comm: Communicator, kinds: list[tuple[str, str]], counts: l
 
 def check_past_the_caches(comm: Communicator, kinds: list[tuple[str, str]], counts: list[int]) -> list[str]:
     """The same with stores that go past the caches, which are for large arrays otherwise."""
-    comm._plans._streams_from = 0
+    comm._plans._streams_from = -1
     return check_everything(comm, kinds, counts)
 
 

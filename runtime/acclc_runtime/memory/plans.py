@@ -98,7 +98,7 @@ class Plans:
             slices=slicing.slices,
             slot_bytes=slot_bytes_at_most(self._slice_bytes),
             output_bytes=output_bytes,
-            streaming=int(everything >= self._streams_from),
+            streaming=int(everything > self._streams_from),
             shared_output=int(shared and output_bytes > 0),
             holes=int(_has_holes(collective, self._rank, collective.output_units[n])),
         )

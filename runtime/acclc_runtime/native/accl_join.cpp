@@ -45,6 +45,41 @@ void pause_core() {
 #endif
 }
 
+// Library copies are slow on some addresses, and choose by this copy's size whether to go past the caches. Neither
+// needs to be aligned.
+void copy_out(char* target, const char* source, size_t bytes, bool streaming) {
+    typedef long long Wide __attribute__((vector_size(32), aligned(1), may_alias));
+    size_t i = (32 - (uintptr_t)target % 32) % 32;
+    if (bytes < 256) {
+        memcpy(target, source, bytes);
+        return;
+    }
+    memcpy(target, source, i);
+    for (; i + 128 <= bytes; i += 128) {
+        Wide values[4];
+        for (int k = 0; k < 4; ++k) values[k] = *(const Wide*)(source + i + 32 * k);
+        for (int k = 0; k < 4; ++k) {
+            char* const at = target + i + 32 * k;
+#if defined(__AVX__)
+            typedef long long Aligned __attribute__((vector_size(32), may_alias));
+            if (streaming) {
+#if defined(__clang__)
+                __builtin_nontemporal_store((Aligned)values[k], (Aligned*)at);
+#else
+                __builtin_ia32_movntdq256((Aligned*)at, (Aligned)values[k]);
+#endif
+                continue;
+            }
+#endif
+            *(Wide*)at = values[k];
+        }
+    }
+    memcpy(target + i, source + i, bytes - i);
+#if defined(__SSE2__)
+    if (streaming) __builtin_ia32_sfence();
+#endif
+}
+
 // The begin of a segment. Lines apart: each is written by one process, but for ``abort`` and ``doorbell``.
 struct Head {
     alignas(128) accl_call call;
@@ -686,7 +721,7 @@ static int run_locked(accl_comm& comm, const accl_plan_options& plan, const void
         if (comm.reason != ACCL_ABORTED) comm.abort_all();  // else whoever gave up has told all
         return ACCL_FAILED;
     }
-    if (target != output) memcpy(output, target, plan.output_bytes);
+    if (target != output) copy_out((char*)output, target, plan.output_bytes, plan.streaming != 0);
     __atomic_store_n(&comm.own().ended, 1, __ATOMIC_RELEASE);
     return ACCL_DONE;
 }
