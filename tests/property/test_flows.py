@@ -32,7 +32,8 @@ from acclc_runtime import load  # noqa: E402
 
 MACHINES = int(os.environ.get("ACCLC_FLOWS", "240"))
 GROUPS = 8
-COLLECTIVES = ("all_to_all", "gather", "scatter", "send_recv", "custom")
+COLLECTIVES = ("all_to_all", "gather", "scatter", "send_recv", "custom", "matrix")
+"""``matrix``: all_to_all with so many shards of equal size for each pair, some with none."""
 
 
 def any_machine(rng: random.Random, most: int) -> Topology:
@@ -64,6 +65,11 @@ def any_case(seed: int, most: int = 7) -> tuple[Problem, str]:
             away = rng.sample(others, min(len(others), rng.randint(0, 1)))
             shards.append((held, [*kept, *away], reduced))
         task = custom(topology, shards)
+    elif collective == "matrix":
+        counts = [(a, b, rng.choice((0, 0, 1, 2, 5))) for a in range(ranks) for b in range(ranks)]
+        task = custom(
+            topology, [([a], [b], False) for a, b, count in counts for _ in range(count)] or [([0], [1], False)]
+        )
     else:
         shift = rng.randint(1, ranks - 1)
         order = rng.sample(range(ranks), ranks)
