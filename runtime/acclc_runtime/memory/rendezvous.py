@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import socket
 import struct
 import time
@@ -24,6 +25,7 @@ _LENGTH = struct.Struct("<Q")
 _LARGEST = 1 << 24
 _MOST_FILES = 8
 _RETRY_S = 0.01
+_MOST_WAITING = 128
 
 Check = Callable[[list["Card"]], str]
 """Says what is wrong with the ranks that have come; "" if nothing is."""
@@ -196,28 +198,42 @@ class _Listener:
 
 def _listening(place: Place) -> _Listener:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    abstract = place.address.startswith(b"\0")
+    try:
+        if place.address.startswith(b"\0"):
+            listener.bind(place.address)
+            listener.listen(_MOST_WAITING)
+            return _Listener(listener, None)
+        _bind_path(listener, place.address)
+        return _Listener(listener, place.address)
+    except OSError as error:
+        listener.close()
+        if error.errno in (errno.EADDRINUSE, errno.EEXIST):
+            raise JoinError(
+                f"two processes are rank 0 at {place.words}, or another job meets there; give each process a "
+                "rank of its own, and each job a place"
+            ) from None
+        raise JoinError(f"no place to meet at {place.words}: {error.strerror or error}") from None
+
+
+def _bind_path(listener: socket.socket, path: bytes) -> None:
+    """Listen under another name first: at its own, a socket is either being listened to, or stale."""
+    beside = path + b"." + secrets.token_hex(4).encode()
     before = os.umask(0o177)
     try:
-        for attempt in range(2):
-            try:
-                listener.bind(place.address)
-                break
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE and not abstract and attempt == 0 and _is_stale(place.address):
-                    os.unlink(place.address)
-                    continue
-                listener.close()
-                if error.errno == errno.EADDRINUSE:
-                    raise JoinError(
-                        f"two processes are rank 0 at {place.words}, or another job meets there; give each process a "
-                        "rank of its own, and each job a place"
-                    ) from None
-                raise JoinError(f"no place to meet at {place.words}: {error.strerror or error}") from None
+        listener.bind(beside)
     finally:
         os.umask(before)
-    listener.listen(128)
-    return _Listener(listener, None if abstract else place.address)
+    try:
+        listener.listen(_MOST_WAITING)
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            if not _is_stale(path):
+                raise
+            os.unlink(path)
+            os.link(beside, path)
+    finally:
+        os.unlink(beside)
 
 
 def _is_stale(path: bytes) -> bool:
