@@ -54,6 +54,16 @@ def test_a_packing_with_a_loss_and_one_that_is_never_the_best(chain: CompiledCol
     assert "5 % above the bound; the best for no size" in words
 
 
+def test_a_flow_says_its_paths() -> None:
+    """Of 64 shards 8 stay where they are, and four are cut in two."""
+    (flow,) = compile_text("all_to_all on dgx1 { goal bandwidth, chunks up to 2 }", "flow").collectives
+    facts = packing_facts(flow, flow.variants[0])
+    assert facts is not None
+    assert (facts.kind, facts.k, facts.trees, facts.depth, facts.loss) == ("flow", 3, 60, 2, 0)
+    (words,) = packing_words(flow)
+    assert words.endswith("pipelined flow of 60 paths, k = 3, depth 2, at the bound")
+
+
 def test_an_empty_message_does_not_fill_a_pipeline(chain: CompiledCollective) -> None:
     assert latency_us(chain.problem, chain.variants[-1]) == pytest.approx(7.0)
 
