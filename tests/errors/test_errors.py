@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from acclc.diagnostics import CATALOGUE, DiagnosticError, render
+from acclc.diagnostics.catalogue_import import IMPORT_CODES
 from acclc.sema import analyse_text
 from acclc.syntax import parse, source_of_bytes
 
@@ -63,7 +64,8 @@ def test_every_code_is_said_somewhere() -> None:
     for path in HERE.glob("*.txt"):
         said.update(_HEAD.findall(path.read_text(encoding="utf-8")))
     assert said <= CATALOGUE.keys()
-    missing = CATALOGUE.keys() - said - ELSEWHERE.keys()
+    # the importers' codes are drawn by files of other formats; their tests ask the same of them
+    missing = CATALOGUE.keys() - said - ELSEWHERE.keys() - {entry.code for entry in IMPORT_CODES}
     assert not missing, f"no file in tests/errors draws {sorted(missing)}"
 
 
