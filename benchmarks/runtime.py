@@ -1,11 +1,14 @@
-"""Collectives between processes on CPUs: the artefact's kernels through the public API, beside MPICH.
+"""Collectives between processes on CPUs: the artefact's kernels through the public API, beside MPICH and OpenMPI.
 
-    python benchmarks/runtime.py [--quick] [--json FILE] [--ranks 2,4,8] [--rounds R] [--peer PYTHON]
+    python benchmarks/runtime.py [--quick] [--json FILE] [--ranks 2,4,8] [--rounds R]
+                                 [--peer PYTHON[:MPIEXEC]]... [--hand-written FOLDER]
 
 Times are microseconds a call of float32, out of place: rank 0's mean in a round, the median of alternating rounds
-(ours, the peer's, ours, ...), each with processes of its own. S is counted as nccl-tests does: the larger buffer.
-``symmetric`` arrays are of ``comm.empty``; ``private`` ones any, aligned on 64 bytes, as the peer's are. The peer is
-used where PYTHON (default: this one) has mpi4py with an mpiexec beside it.
+(ours, each peer's, ours, ...), each with processes of its own. S is counted as nccl-tests does: the larger buffer.
+``symmetric`` arrays are of ``comm.empty``; ``private`` ones any, aligned on 64 bytes, as the peers' are. A peer is a
+Python that has mpi4py, and the mpiexec that starts it (default: the one beside it); the better one counts in each cell.
+``--hand-written`` names a folder with core.cpp, a direct plan in C++ (see peers/prototype_peer.py). ``roof`` is the
+share of the memory roof (see peers/memory_roof.py) that the symmetric call reaches.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,56 +29,59 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers import memory_roof, prototype_peer
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 SIZES = (8, 256, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 64 << 20)
 QUICK_SIZES = (8, 1 << 10, 64 << 10, 4 << 20)
 BUDGET_S = 0.04
 
-PEER = """
-import sys, json, time
-import numpy as np
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-n, rank = comm.Get_size(), comm.Get_rank()
-def array(length):
-    raw = np.zeros(length * 4 + 64, np.uint8)
-    first = -raw.ctypes.data % 64
-    return raw[first : first + length * 4].view(np.float32)
-rows = []
-for name, size, turns in json.loads(sys.argv[1]):
-    whole = max(n, size // 4) if name != "all_reduce" else max(1, size // 4)
-    part = whole // n
-    x = array(part if name == "all_gather" else whole)
-    y = array(part if name == "reduce_scatter" else whole)
-    x[:] = 1
-    call = {
-        "all_reduce": lambda: comm.Allreduce(x, y),
-        "all_gather": lambda: comm.Allgather(x, y),
-        "reduce_scatter": lambda: comm.Reduce_scatter_block(x, y),
-        "all_to_all": lambda: comm.Alltoall(x, y),
-    }[name]
-    call()
-    begin = time.perf_counter()
-    for _ in range(3):
-        call()
-    turns = comm.bcast(min(turns, max(3, int(0.2 * 3 / (time.perf_counter() - begin)))), root=0)
-    comm.Barrier()
-    begin = time.perf_counter()
-    for _ in range(turns):
-        call()
-    rows.append((time.perf_counter() - begin) / turns)
-if rank == 0:
-    print(json.dumps([MPI.Get_library_version().split(chr(10))[0][:40], rows]))
-"""
-
 Cell = tuple[str, int, int]
 """Operation, S in bytes, calls to time."""
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """An MPI: a Python that has mpi4py, and what starts it."""
+
+    python: str
+    mpiexec: str
+
+    @staticmethod
+    def of(text: str) -> Peer:
+        python, _, mpiexec = text.partition(":")
+        beside = Path(python).parent / "mpiexec"
+        return Peer(python, mpiexec or (str(beside) if beside.exists() else "mpiexec"))
+
+    def round(self, ranks: int, wanted: list[Cell]) -> tuple[str, list[float]] | None:
+        """Return its version and seconds; None where it is not there."""
+        program = Path(__file__).parent / "peers" / "mpi_peer.py"
+        command = [self.mpiexec, *self._options(ranks), "-n", str(ranks), self.python, str(program), json.dumps(wanted)]
+        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **root}
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode != 0:
+            print(f"{self.mpiexec}: {done.stderr.strip()[-300:]}", file=sys.stderr)
+            return None
+        version, seconds = json.loads(done.stdout.splitlines()[-1])
+        return version, seconds
+
+    def _options(self, ranks: int) -> list[str]:
+        """OpenMPI has to be told that ranks outnumber cores, else its waits never give way."""
+        says = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
+        if "Open MPI" not in says and "OpenRTE" not in says:
+            return []
+        crowded = int(ranks > (os.cpu_count() or 1))
+        return ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", str(crowded)]
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table; microseconds. ``peer_seconds`` is None where there is no peer."""
+    """One line of the table. ``peers``: version and seconds of each; ``peer_seconds`` of the better one, if any."""
 
     case: str
     verified: bool
@@ -83,8 +90,11 @@ class Row:
     size: int
     seconds: float
     private_seconds: float
-    peer: str
+    peers: dict[str, float]
     peer_seconds: float | None
+    hand_written_seconds: float | None
+    roof: float
+    """Share of the memory roof; above 1 where caches hold the arrays."""
 
 
 def cells(ranks: int, sizes: tuple[int, ...]) -> list[Cell]:
@@ -148,20 +158,6 @@ def our_round(folder: Path, ranks: int, wanted: list[Cell]) -> list[tuple[float,
     return [(a, b, all(r[n][2] for r in results)) for n, (a, b, _) in enumerate(results[0])]
 
 
-def peer_round(python: str, ranks: int, wanted: list[Cell]) -> tuple[str, list[float]] | None:
-    """Return the peer's version and seconds; None where it is not there."""
-    mpiexec = Path(python).parent / "mpiexec"
-    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks), python, "-c", PEER]
-    try:
-        done = subprocess.run([*command, json.dumps(wanted)], capture_output=True, text=True, timeout=600, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode != 0:
-        return None
-    version, seconds = json.loads(done.stdout.splitlines()[-1])
-    return version, seconds
-
-
 def compile_full(folder: Path, ranks: int) -> Path:
     import acclc
 
@@ -170,20 +166,35 @@ def compile_full(folder: Path, ranks: int) -> Path:
     return path
 
 
-def run(folder: Path, ranks: int, sizes: tuple[int, ...], rounds: int, python: str) -> list[Row]:
+def hand_written_round(library: Path, ranks: int, wanted: list[Cell]) -> list[float]:
+    program = Path(__file__).parent / "peers" / "prototype_peer.py"
+    command = [sys.executable, str(program), str(library), str(ranks), json.dumps(wanted)]
+    found: list[float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+def run(
+    folder: Path, ranks: int, sizes: tuple[int, ...], rounds: int, peers: list[Peer], library: Path | None, roof: float
+) -> list[Row]:
     artefact = compile_full(folder, ranks)
     wanted = cells(ranks, sizes)
     our_round(artefact, ranks, [(name, size, 1) for name, size, _ in wanted])  # builds the kernels
-    mine, theirs, version = [], [], "-"
+    mine: list[list[tuple[float, float, bool]]] = []
+    theirs: dict[str, list[list[float]]] = {}
+    by_hand: list[list[float]] = []
     for number in range(rounds):
         mine.append(our_round(artefact, ranks, wanted))
-        found = peer_round(python, ranks, wanted)
-        if found is not None:
-            version = found[0]
-            theirs.append(found[1])
+        for peer in peers:
+            found = peer.round(ranks, wanted)
+            if found is not None:
+                theirs.setdefault(found[0][:40], []).append(found[1])
+        if library is not None:
+            by_hand.append(hand_written_round(library, ranks, wanted))
         print(f"{ranks} ranks: round {number + 1} of {rounds}", file=sys.stderr)
     rows = []
     for n, (name, size, _) in enumerate(wanted):
+        medians = {version: statistics.median(r[n] for r in found) for version, found in theirs.items()}
+        seconds = statistics.median(r[n][0] for r in mine)
         rows.append(
             Row(
                 case=f"{name} {size} B x{ranks}",
@@ -191,26 +202,37 @@ def run(folder: Path, ranks: int, sizes: tuple[int, ...], rounds: int, python: s
                 operation=name,
                 ranks=ranks,
                 size=size,
-                seconds=statistics.median(r[n][0] for r in mine),
+                seconds=seconds,
                 private_seconds=statistics.median(r[n][1] for r in mine),
-                peer=version,
-                peer_seconds=statistics.median(r[n] for r in theirs) if theirs else None,
+                peers=medians,
+                peer_seconds=min(medians.values(), default=None),
+                hand_written_seconds=statistics.median(r[n] for r in by_hand) if by_hand else None,
+                roof=memory_roof.moved(name, ranks, size) / seconds / roof,
             )
         )
     return rows
 
 
 def table(rows: list[Row]) -> str:
-    lines = [f"{'collective':15} {'N':>2} {'S':>9} {'symmetric':>10} {'private':>10} {'peer':>10}  sym x  priv x"]
+    versions = list(dict.fromkeys(version for r in rows for version in r.peers))
+    letters = dict(zip(versions, "ABCDEF", strict=False))
+    columns = "".join(f" {letters[v]:>10}" for v in versions)
+    lines = [f"{letters[v]}: {v}" for v in versions]
+    lines.append(
+        f"{'collective':15} {'N':>2} {'S':>9} {'symmetric':>10} {'private':>10}{columns}  sym x  priv x"
+        f" {'by hand':>10} {'x':>5} {'roof':>5}"
+    )
     for r in rows:
-        peer = f"{r.peer_seconds * 1e6:10.1f}" if r.peer_seconds else f"{'-':>10}"
-        ratios = (
-            f"{r.peer_seconds / r.seconds:6.2f} {r.peer_seconds / r.private_seconds:6.2f}" if r.peer_seconds else ""
-        )
-        mark = "" if r.verified else "  WRONG"
+        times = "".join(f" {r.peers[v] * 1e6:10.1f}" if v in r.peers else f" {'-':>10}" for v in versions)
+        ratios = f"{'-':>6} {'-':>6}"
+        if r.peer_seconds:
+            ratios = f"{r.peer_seconds / r.seconds:6.2f} {r.peer_seconds / r.private_seconds:6.2f}"
+        by_hand = f"{'-':>10} {'-':>5}"
+        if r.hand_written_seconds:
+            by_hand = f"{r.hand_written_seconds * 1e6:10.1f} {r.hand_written_seconds / r.seconds:5.2f}"
         lines.append(
-            f"{r.operation:15} {r.ranks:2} {r.size:9} {r.seconds * 1e6:10.1f} {r.private_seconds * 1e6:10.1f} "
-            f"{peer} {ratios}{mark}"
+            f"{r.operation:15} {r.ranks:2} {r.size:9} {r.seconds * 1e6:10.1f} {r.private_seconds * 1e6:10.1f}"
+            f"{times} {ratios} {by_hand} {r.roof:5.2f}{'' if r.verified else '  WRONG'}"
         )
     return "\n".join(lines)
 
@@ -220,15 +242,20 @@ def summary(rows: list[Row]) -> str:
     classes = (("all", 0, math.inf), ("<= 1 KiB", 0, 1 << 10), ("16-256 KiB", 16 << 10, 256 << 10),
                ("> 256 KiB", (256 << 10) + 1, math.inf))  # fmt: skip
     lines = []
-    for ranks in dict.fromkeys(r.ranks for r in rows):
+    for ranks in [None, *dict.fromkeys(r.ranks for r in rows)]:
         for words, least, most in classes:
-            found = [r for r in rows if r.ranks == ranks and least <= r.size <= most and r.peer_seconds]
+            found = [r for r in rows if ranks in (None, r.ranks) and least <= r.size <= most and r.peer_seconds]
             if found:
                 means = [
                     statistics.geometric_mean((r.peer_seconds or 0) / getattr(r, key) for r in found)
                     for key in ("seconds", "private_seconds")
                 ]
-                lines.append(f"N={ranks} {words:11} {means[0]:5.2f}x symmetric, {means[1]:5.2f}x private")
+                name = "all N" if ranks is None else f"N={ranks}  "
+                lines.append(f"{name} {words:11} {means[0]:5.2f}x symmetric, {means[1]:5.2f}x private")
+    for r in rows:
+        for binding, seconds in (("symmetric", r.seconds), ("private", r.private_seconds)):
+            if r.peer_seconds and seconds > r.peer_seconds:
+                lines.append(f"below 1x: {r.case}, {binding}: {r.peer_seconds / seconds:.2f}x")
     return "\n".join(lines)
 
 
@@ -238,16 +265,24 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
     parser.add_argument("--ranks", default="2,4,8", metavar="N,...")
     parser.add_argument("--rounds", type=int, default=0, metavar="R")
-    parser.add_argument("--peer", default=os.environ.get("ACCLC_PEER_PYTHON", sys.executable), metavar="PYTHON")
+    parser.add_argument("--peer", action="append", metavar="PYTHON[:MPIEXEC]", help="default: this Python")
+    parser.add_argument("--hand-written", type=Path, metavar="FOLDER", help="with core.cpp")
     options = parser.parse_args()
     rounds = options.rounds or (2 if options.quick else 5)
+    peers = [Peer.of(text) for text in options.peer or [sys.executable]]
+    roof = memory_roof.measure()
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        library = None
+        if options.hand_written and shutil.which("g++"):
+            library = prototype_peer.build(options.hand_written, folder)
         for ranks in map(int, options.ranks.split(",")):
-            rows += run(Path(folder), ranks, QUICK_SIZES if options.quick else SIZES, rounds, options.peer)
+            sizes = QUICK_SIZES if options.quick else SIZES
+            rows += run(folder, ranks, sizes, rounds, peers, library, roof)
     print(table(rows))
     print(summary(rows))
-    print(f"{os.cpu_count()} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f}; peer: {rows[0].peer}")
+    print(f"{os.cpu_count()} cores, {platform.machine()}, memory roof {roof / 1e9:.1f} GB/s")
     if options.json:
         options.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
     return 0 if all(r.verified for r in rows) else 1

@@ -13,8 +13,9 @@ from acclc_runtime.backends.registry import open_backend
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
-from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.selection import by_name, format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say, timeout_seconds
+from acclc_runtime.tuning import Choices
 
 Arrays = Sequence[Any]
 """One array a rank, in the order of the collective's ranks; None where a rank has no such buffer."""
@@ -50,6 +51,7 @@ class LocalGroup:
         if origin == "ACCLC_TIMEOUT":
             say(f"ACCLC_TIMEOUT: a wait without progress ends after {self._timeout_s:g} s")
         self._backend, self._note = open_backend(backend, artefact, options, fallback)
+        self._choices = Choices.of(artefact, manifest, self._backend.name)
         self._lock = ProcessLock()
         self._closed = False
         self._said: set[str] = set()
@@ -184,7 +186,7 @@ class LocalGroup:
 
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant that a call of S = ``nbytes`` takes, and why."""
-        return choose(self._named(name), nbytes)
+        return self._choices.choose(self._named(name), nbytes)
 
     def describe(self, nbytes: int | None = None) -> str:
         """Return in words what runs, and for a size S in bytes which variant of each collective, and why."""
@@ -199,7 +201,7 @@ class LocalGroup:
     def _choice_in_words(self, collective: ManifestCollective, nbytes: int) -> str:
         head = f"{collective.name}, {format_bytes(nbytes)}"
         try:
-            variant, reason = choose(collective, nbytes)
+            variant, reason = self._choices.choose(collective, nbytes)
         except ArgumentError as error:
             return f"{head}: {error}"
         return f"{head}: variant {variant.id} ({variant.strategy}): {reason}"
@@ -226,7 +228,7 @@ class LocalGroup:
         checked = check_call(self._manifest, collective, inputs, outputs, op, dtype, on_cuda, devices)
         nbytes = size_bytes(collective, checked.count, checked.dtype.item_bytes)
         if variant_name is None:
-            variant, reason = choose(collective, nbytes)
+            variant, reason = self._choices.choose(collective, nbytes)
         else:
             variant, reason = by_name(collective, variant_name), "the call names it"
         if self._debug:

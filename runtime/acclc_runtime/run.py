@@ -21,7 +21,7 @@ from acclc_runtime.loader import load
 from acclc_runtime.manifest import Manifest, ManifestCollective
 from acclc_runtime.reference import check as compare
 from acclc_runtime.reference import random_inputs
-from acclc_runtime.selection import by_name, choose, size_bytes, units_of_size
+from acclc_runtime.selection import by_name, size_bytes, units_of_size
 
 POISON = 0xFF
 """What the bytes of outputs hold before a call, so that one that is never written is seen: NaN in floats."""
@@ -163,7 +163,7 @@ def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check:
     nbytes = size_bytes(collective, case.count, dtypes.named(case.dtype).item_bytes)
     row = RunRow(
         collective=collective.name,
-        variant=case.variant or choose(collective, nbytes)[0].id,
+        variant=case.variant or group.choice(collective.name, nbytes)[0].id,
         chosen="name" if case.variant else "size",
         backend=group.backend,
         dtype=case.dtype,

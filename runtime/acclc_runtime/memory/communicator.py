@@ -22,8 +22,9 @@ from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.native import BROKEN, DONE, NO_MEMORY, NO_STAGING, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
 from acclc_runtime.memory.worker import Handle, Worker
-from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.selection import by_name, format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say
+from acclc_runtime.tuning import Choices
 
 _CLOSING_S = 0.001
 
@@ -45,13 +46,16 @@ class Communicator(NamedCalls):
         CommunicatorClosedError: this communicator is closed.
     """
 
-    def __init__(self, world: World, native: NativeComm, heap: Heap, plans: Plans, cores: int) -> None:
+    def __init__(
+        self, world: World, native: NativeComm, heap: Heap, plans: Plans, choices: Choices, cores: int
+    ) -> None:
         self._world = world
         self._manifest = world.manifest
         super().__init__(native.call)
         self._native: NativeComm | None = native
         self._heap = heap
         self._plans = plans
+        self._choices = choices
         self._cores = cores
         self._lock = threading.RLock()
         """Held while a call runs."""
@@ -134,7 +138,7 @@ class Communicator(NamedCalls):
 
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant that a call of S = ``nbytes`` takes, and why."""
-        return choose(of_name(self._manifest, name), nbytes)
+        return self._choices.choose(of_name(self._manifest, name), nbytes)
 
     def describe(self, nbytes: int | None = None) -> str:
         """Return in words what runs, and for a size S in bytes which variant of each collective, and why."""
@@ -149,7 +153,7 @@ class Communicator(NamedCalls):
         for collective in manifest.collectives if nbytes is not None else ():
             head = f"{collective.name}, {format_bytes(nbytes or 0)}"
             try:
-                variant, reason = choose(collective, nbytes or 0)
+                variant, reason = self._choices.choose(collective, nbytes or 0)
             except ArgumentError as error:
                 lines.append(f"{head}: {error}")
                 continue
@@ -228,7 +232,7 @@ class Communicator(NamedCalls):
         count, item = checked.count, checked.dtype.item_bytes
         nbytes = size_bytes(collective, count, item)
         if variant_name is None:
-            variant, reason = choose(collective, nbytes)
+            variant, reason = self._choices.choose(collective, nbytes)
         else:
             variant, reason = by_name(collective, variant_name), "the call names it"
         if self._debug:

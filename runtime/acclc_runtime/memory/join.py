@@ -19,6 +19,7 @@ from acclc_runtime.memory.rendezvous import Card, Meeting, meet
 from acclc_runtime.memory.tables import HEAD_BYTES, Tables, artefact_digest, lay_out
 from acclc_runtime.settings import entry_timeout_seconds, say, timeout_seconds
 from acclc_runtime.slicing import SLICE_BYTES
+from acclc_runtime.tuning import Choices
 
 DEFAULT_JOIN_TIMEOUT_S = 300.0
 TRANSPORTS = ("auto", "memory")
@@ -47,6 +48,7 @@ def join(
         say(f"ACCLC_TIMEOUT: a wait without progress ends after {limit:g} s")
     place = find_place(bootstrap, rank, world, name)
     tables = lay_out(manifest, slice_bytes)
+    choices = Choices.of(artefact, manifest, "memory")
     if place.world != tables.world:
         raise JoinError(
             f"rank {place.rank}: {manifest.name} was compiled for {tables.world} ranks, but {place.world} join; start "
@@ -60,7 +62,7 @@ def join(
     except BaseException:
         _close(own_files)
         raise
-    return _attach(artefact, manifest, place, tables, meeting, own_files, (limit, entry_limit), slice_bytes)
+    return _attach(artefact, manifest, place, tables, meeting, own_files, (limit, entry_limit), slice_bytes, choices)
 
 
 def _attach(
@@ -72,6 +74,7 @@ def _attach(
     own_files: tuple[int, ...],
     limits: tuple[float, float],
     slice_bytes: int,
+    choices: Choices,
 ) -> Communicator:
     """Map the segments; every rank learns of a failure of any."""
     cards = meeting.cards
@@ -98,7 +101,7 @@ def _attach(
     known = World(manifest, place.rank, tuple(int(c.facts["pid"]) for c in cards), *limits)
     heap = Heap(native, place.rank, own_files[0], tables.segment_bytes[place.rank])
     plans = Plans(artefact, manifest, place.rank, tables, native, slice_bytes)
-    return Communicator(known, native, heap, plans, cores)
+    return Communicator(known, native, heap, plans, choices, cores)
 
 
 def _map_all(native: NativeComm, rank: int, tables: Tables, cards: list[Card]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from acclc_runtime.backends.kernel_file import COUNTER_STRIDE, counters_at
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.partition import ALIGN
+from acclc_runtime.tuning import FILE as TUNING_FILE
 
 HEAD_BYTES = 4096
 PAGE = 4096
@@ -96,10 +98,10 @@ def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
 
 
 def artefact_digest(folder: Path) -> str:
-    """Return a digest of the manifest, which holds those of the kernels: equal artefacts have equal ones."""
-    import hashlib
-
-    return hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+    """Return a digest of what ranks must have alike: the manifest, which holds those of the kernels, and the tuning."""
+    tuning = folder / TUNING_FILE
+    measured = tuning.read_bytes() if tuning.is_file() else b""
+    return hashlib.sha256((folder / "manifest.json").read_bytes() + measured).hexdigest()
 
 
 def _variants(manifest: Manifest) -> list[tuple[tuple[int, int], ManifestCollective, ManifestVariant]]:
