@@ -31,6 +31,8 @@ from typing import Any
 import numpy as np
 from peers import memory_roof, prototype_peer
 
+from acclc_runtime.peers.mpi import Mpi
+
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 SIZES = (8, 256, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 64 << 20)
 QUICK_SIZES = (8, 1 << 10, 64 << 10, 4 << 20)
@@ -38,45 +40,6 @@ BUDGET_S = 0.04
 
 Cell = tuple[str, int, int]
 """Operation, S in bytes, calls to time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """An MPI: a Python that has mpi4py, and what starts it."""
-
-    python: str
-    mpiexec: str
-
-    @staticmethod
-    def of(text: str) -> Peer:
-        python, _, mpiexec = text.partition(":")
-        beside = Path(python).parent / "mpiexec"
-        return Peer(python, mpiexec or (str(beside) if beside.exists() else "mpiexec"))
-
-    def round(self, ranks: int, wanted: list[Cell]) -> tuple[str, list[float]] | None:
-        """Return its version and seconds; None where it is not there."""
-        program = Path(__file__).parent / "peers" / "mpi_peer.py"
-        command = [self.mpiexec, *self._options(ranks), "-n", str(ranks), self.python, str(program), json.dumps(wanted)]
-        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **root}
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        if done.returncode != 0:
-            print(f"{self.mpiexec}: {done.stderr.strip()[-300:]}", file=sys.stderr)
-            return None
-        version, seconds = json.loads(done.stdout.splitlines()[-1])
-        return version, seconds
-
-    def _options(self, ranks: int) -> list[str]:
-        """OpenMPI has to be told that ranks outnumber cores, else its waits never give way."""
-        says = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
-        if "Open MPI" not in says and "OpenRTE" not in says:
-            return []
-        crowded = int(ranks > (os.cpu_count() or 1))
-        return ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", str(crowded)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +137,7 @@ def hand_written_round(library: Path, ranks: int, wanted: list[Cell]) -> list[fl
 
 
 def run(
-    folder: Path, ranks: int, sizes: tuple[int, ...], rounds: int, peers: list[Peer], library: Path | None, roof: float
+    folder: Path, ranks: int, sizes: tuple[int, ...], rounds: int, peers: list[Mpi], library: Path | None, roof: float
 ) -> list[Row]:
     artefact = compile_full(folder, ranks)
     wanted = cells(ranks, sizes)
@@ -185,9 +148,8 @@ def run(
     for number in range(rounds):
         mine.append(our_round(artefact, ranks, wanted))
         for peer in peers:
-            found = peer.round(ranks, wanted)
-            if found is not None:
-                theirs.setdefault(found[0][:40], []).append(found[1])
+            version, seconds = peer.seconds(ranks, wanted)
+            theirs.setdefault(version, []).append([s for s in seconds if s is not None])
         if library is not None:
             by_hand.append(hand_written_round(library, ranks, wanted))
         print(f"{ranks} ranks: round {number + 1} of {rounds}", file=sys.stderr)
@@ -265,11 +227,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
     parser.add_argument("--ranks", default="2,4,8", metavar="N,...")
     parser.add_argument("--rounds", type=int, default=0, metavar="R")
-    parser.add_argument("--peer", action="append", metavar="PYTHON[:MPIEXEC]", help="default: this Python")
+    parser.add_argument("--peer", action="append", metavar="PYTHON[:MPIEXEC]", help="default: no peer")
     parser.add_argument("--hand-written", type=Path, metavar="FOLDER", help="with core.cpp")
     options = parser.parse_args()
     rounds = options.rounds or (2 if options.quick else 5)
-    peers = [Peer.of(text) for text in options.peer or [sys.executable]]
+    peers = [Mpi.of(text) for text in options.peer or ()]
     roof = memory_roof.measure()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:

@@ -18,6 +18,7 @@ COMMANDS = {
     "bound": "Lower bounds with what proves them, and the headroom over ring and tree.",
     "verify": "Check an artefact again, from its files alone.",
     "run": "Run an artefact on random data and check the results.",
+    "bench": "Time an artefact as nccl-tests does, with the bound and peers beside.",
     "tune": "Measure the variants on this machine, and choose by the figures.",
     "simulate": "Time, link loads and what limits them, by the alpha-beta model.",
     "show": "Write the schedule as one interactive page.",

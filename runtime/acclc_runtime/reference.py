@@ -242,8 +242,11 @@ def check(
     dtype: str,
     op: str | None = None,
     limit: int = 16,
+    only: int | None = None,
 ) -> Comparison:
     """Compare ``outputs`` with the definition on ``inputs``; list at most ``limit`` wrong elements.
+
+    ``only``: the index of the one rank whose output is there.
 
     Moved data must have the same bits; reduced floats must be within the tolerance, and have the same bits on
     every rank that gets the same value.
@@ -251,14 +254,15 @@ def check(
     kind = named(dtype)
     wrong = 0
     found: list[Mismatch] = []
-    for relation in (r for r in definition(collective) if r.outputs):
-        for first in range(0, count, BLOCK):
+    for relation in definition(collective):
+        places = [place for place in relation.outputs if only in (None, place[0])]
+        for first in range(0, count, BLOCK) if places else ():
             last = min(first + BLOCK, count)
             operands = [_part(inputs, place, count)[first:last] for place in relation.inputs]
             value, error = _evaluate(operands, relation, kind, op)
-            results = [_part(outputs, place, count)[first:last] for place in relation.outputs]
+            results = [_part(outputs, place, count)[first:last] for place in places]
             first_bad = _differs(results[0], value, error, kind, relation.reduced)
-            for place, result in zip(relation.outputs, results, strict=True):
+            for place, result in zip(places, results, strict=True):
                 # Whatever has the same bits as on the first rank is right or wrong with it; other bits are wrong.
                 bad = first_bad if result is results[0] else first_bad | _other_bits(result, results[0])
                 wrong += int(np.count_nonzero(bad))

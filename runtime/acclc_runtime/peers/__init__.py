@@ -1,0 +1,1 @@
+"""Other libraries, timed at the same collectives, where they are installed."""
