@@ -27,6 +27,10 @@ class Handle:
         """Whether the call has ended."""
         return self._future.done()
 
+    def then(self, act: Callable[[BaseException | None], None]) -> None:
+        """Call ``act`` with the call's error, or None, when it has ended: on the thread that made it, or here."""
+        self._future.add_done_callback(lambda future: act(future.exception()))
+
 
 class Worker:
     """A thread that runs the calls of a communicator in order."""
