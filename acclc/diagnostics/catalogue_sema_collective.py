@@ -20,11 +20,11 @@ COLLECTIVE_CODES: tuple[CatalogueEntry, ...] = (
     ),
     CatalogueEntry(
         "uneven-counts",
-        "all_to_all_v is not compiled yet",
-        "Uneven counts need schedules that know the whole matrix of counts. Until they do, use all_to_all with the"
-        " largest block as its count.",
+        "all_to_all_v inside `together`",
+        "The counts of an all_to_all_v go with each call; several collectives at the same time are one call with one"
+        " count.",
+        "together { all_to_all_v on dgx1 }\n",
         "all_to_all_v on dgx1\n",
-        "all_to_all on dgx1\n",
     ),
     CatalogueEntry(
         "unknown-operator",

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """The part [begin/begin_of, end/end_of) of a count, under a name that the generated code uses."""
+    """The part [begin/begin_of, end/end_of) of a count, under a name that the generated code uses.
+
+    ``shard``: whose count, where counts vary; else -1.
+    """
 
     name: str
     begin: int
     begin_of: int
     end: int
     end_of: int
+    shard: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,5 +94,9 @@ class KernelPlan:
     blocks: tuple[PlanBlock, ...]
     first_blocks: tuple[int, ...]
     """By position: the number of the rank's block 0."""
+    shards: int
+    """How many counts go with a call, where they vary; 0: one for all."""
+    units: int
+    """Of the longest input or output, where counts vary; else 0."""
     layout: str
     """Digest of what the manifest must agree on: see ``acclc_runtime.layout``."""
