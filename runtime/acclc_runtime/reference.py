@@ -318,7 +318,9 @@ def expected(
         operands = [_part(inputs, place, sizes.input(place)) for place in relation.inputs]
         value, _ = _evaluate(operands, relation, kind, op)
         for place in relation.outputs:
-            _part(outputs, place, sizes.output(place))[:] = value if relation.reduced or not wide else _wide(value, kind)
+            _part(outputs, place, sizes.output(place))[:] = (
+                value if relation.reduced or not wide else _wide(value, kind)
+            )
     return outputs
 
 

@@ -193,9 +193,7 @@ def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check:
         error="",
         counts=case.pattern,
     )
-    inputs = random_inputs(
-        collective, case.count, case.dtype, seed, op=case.op, general=general, counts=case.counts
-    )
+    inputs = random_inputs(collective, case.count, case.dtype, seed, op=case.op, general=general, counts=case.counts)
     buffers = _Buffers(case, inputs, group)
     seconds = []
     try:
