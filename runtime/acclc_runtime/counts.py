@@ -1,12 +1,13 @@
 """Counts that differ from pair to pair and from call to call: the matrix of an all_to_all_v, and what follows from it.
 
-``matrix[i][j]`` is how many elements group rank i sends to group rank j. Inputs lie in order of destination, outputs in
-order of source, without gaps (MPI_Alltoallv with packed displacements). The schedule is compiled once: what it moves are
-fractions of each pair's count.
+``matrix[i][j]`` is how many elements group rank i sends to group rank j. Inputs lie in order of destination, outputs
+in order of source, without gaps (MPI_Alltoallv with packed displacements). The schedule is compiled once: what it
+moves are fractions of each pair's count.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -51,6 +52,11 @@ class Lengths:
         for row in (*self.inputs, *self.outputs):
             table += [*row[:-1], *([0] * (units - len(row) + 1))]
         return np.asarray(table, np.uint64)
+
+
+def digest(matrix: Matrix) -> int:
+    """Return 63 bits that tell one matrix from another: ranks compare them before data moves."""
+    return int.from_bytes(hashlib.sha256(repr(matrix).encode()).digest()[:8], "little") >> 1
 
 
 def table_words(collective: ManifestCollective) -> int:

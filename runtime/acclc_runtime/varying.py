@@ -51,6 +51,32 @@ def check_varying_call(
     return CheckedCall(lengths.largest, kind, None, False, taken, given, results)
 
 
+def check_own_input(
+    manifest: Manifest,
+    own: ManifestCollective,
+    x: Any,
+    out: Any,
+    row: Sequence[int],
+    op: str | None,
+    dtype: str | None,
+) -> DType:
+    """Check what one rank can of its own call, knowing its own row of counts only; return the type of the call.
+
+    Raises:
+        ArgumentError: see :func:`check_varying_call`.
+    """
+    (buffer,) = _take(own, "input", [x], [sum(row)], dtype)
+    if buffer is None and out is not None:
+        buffer = adapt(out, dtype)
+    if buffer is None and dtype is None:
+        raise ArgumentError(
+            f"{own.name}: rank {own.ranks[0]} gives no array, so nothing tells the type; give x, out or dtype="
+        )
+    kind = common_type(own, [buffer], dtype)
+    check_operator(manifest, own, op, kind)
+    return kind
+
+
 def _take(
     collective: ManifestCollective, what: str, arrays: Sequence[Any] | None, wanted: Sequence[int], dtype: str | None
 ) -> Buffers:

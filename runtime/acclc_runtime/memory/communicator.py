@@ -6,24 +6,28 @@ import os
 import threading
 import time
 import weakref
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import numpy as np
 
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.buffers import adapt
+from acclc_runtime.counts import Lengths, Matrix, lengths_of
 from acclc_runtime.dtypes import DType, named
-from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
+from acclc_runtime.errors import ArgumentError, CommunicatorClosedError, MismatchError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
 from acclc_runtime.memory.heap import Heap
 from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.native import BROKEN, DONE, NO_MEMORY, NO_STAGING, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
+from acclc_runtime.memory.told_counts import ToldCounts
 from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.selection import by_name, choose, format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say
+from acclc_runtime.varying import check_own_input, check_varying_call
 
 _CLOSING_S = 0.001
 
@@ -123,14 +127,18 @@ class Communicator(NamedCalls):
         variant: str | None = None,
         dtype: str | None = None,
         async_op: bool = False,
+        **told: Any,
     ) -> Any:
-        """Run the collective of that name with this rank's input and output: any, custom ones included."""
-        if outputs is not None and dtype is None and not async_op:
+        """Run the collective of that name with this rank's input and output: any, custom ones included.
+
+        ``counts``, ``send_counts``, ``recv_counts``, ``check``: see :meth:`all_to_all_v`.
+        """
+        if outputs is not None and dtype is None and not async_op and not told:
             family = self._fast.get((name, op, variant))
             if family is not None and self._call(family, inputs, outputs) == DONE:
                 return outputs
         collective = of_name(self._manifest, name)
-        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype)
+        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype, told)
 
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant that a call of S = ``nbytes`` takes, and why."""
@@ -169,11 +177,15 @@ class Communicator(NamedCalls):
         async_op: bool,
         variant: str | None,
         dtype: str | None,
+        told: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         if stream is not None:
             raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
         collective = of_kind(self._manifest, kind, root, "comm")
-        return self._begin(collective, x, out, op, async_op, variant, dtype)
+        return self._begin(collective, x, out, op, async_op, variant, dtype, told)
+
+    def _ranks_of_kind(self, kind: str) -> int:
+        return len(of_kind(self._manifest, kind, None, "comm").ranks)
 
     def _begin(
         self,
@@ -184,6 +196,7 @@ class Communicator(NamedCalls):
         async_op: bool,
         variant: str | None,
         dtype: str | None,
+        told: Mapping[str, Any],
     ) -> Any:
         """Run a call here, or where calls wait on the thread that makes them, so that they keep their order."""
         self._check_open()
@@ -191,7 +204,11 @@ class Communicator(NamedCalls):
             members = ", ".join(map(str, collective.ranks))
             raise ArgumentError(f"{collective.name} is on the ranks {members}; rank {self.rank} takes no part in it")
 
+        given = self._told(collective, told)
+
         def run() -> Any:
+            if given is not None:
+                return self._run_varying(collective, x, out, given, op, variant, dtype)
             return self._run(collective, x, out, op, variant, dtype)
 
         handle = None
@@ -205,6 +222,25 @@ class Communicator(NamedCalls):
         if handle is None:
             return run()
         return handle if async_op else handle.wait()
+
+    def _told(self, collective: ManifestCollective, told: Mapping[str, Any]) -> ToldCounts | None:
+        """Return what the call says of its counts; None where there is one count.
+
+        Raises:
+            ArgumentError: see :meth:`ToldCounts.of`; or there is one count, which the arrays tell.
+        """
+        names = ("counts", "send_counts", "recv_counts")
+        unknown = [name for name in told if name not in (*names, "check")]
+        if unknown:
+            raise TypeError(f"collective() got an unexpected keyword argument {unknown[0]!r}")
+        if collective.varying:
+            position = self._own[collective.name].positions[0]
+            counts, sent, got = map(told.get, names)
+            return ToldCounts.of(collective, position, counts, sent, got, bool(told.get("check", True)))
+        given = [name for name in names if told.get(name) is not None]
+        if given:
+            raise ArgumentError(f"{collective.name} has one count, which the arrays tell; leave {given[0]}= out")
+        return None
 
     def _ended(self) -> None:
         with self._order:
@@ -237,12 +273,9 @@ class Communicator(NamedCalls):
         key = CallKey(
             index, collective.variants.index(variant), checked.dtype.name, checked.op, count, checked.in_place
         )
-        source, target = checked.inputs[0], checked.outputs[0]
-        addresses = (0 if source is None else source.address, 0 if target is None else target.address)
+        addresses = _addresses(checked)
         with self._lock:
-            self._check_open()
-            native = self._native
-            assert native is not None
+            native = self._opened()
             plan = self._plans.get(key)
             if dtype is None:
                 self._prepare(native, collective, key, op, variant_name, given, out, checked, plan)
@@ -250,6 +283,82 @@ class Communicator(NamedCalls):
         if status != DONE:
             raise self._failure(native, status)
         return checked.results[0]
+
+    def _run_varying(
+        self,
+        collective: ManifestCollective,
+        x: Any,
+        out: Any,
+        told: ToldCounts,
+        op: str | None,
+        variant_name: str | None,
+        dtype: str | None,
+    ) -> Any:
+        """Run a call whose counts vary: agree on them first, unless all were told the whole and want no check."""
+        own = self._own[collective.name]
+        outs = None if out is None else [out]
+        kind = check_own_input(self._manifest, own, x, out, told.row, op, dtype)
+        if told.matrix is not None:  # what does not fit is then found before anybody waits
+            check_varying_call(self._manifest, own, [x], outs, self._lengths(collective, told.matrix), op, dtype, False)
+        with self._lock:
+            native = self._opened()
+            matrix = told.matrix
+            if matrix is None or told.check:
+                matrix = self._exchange(native, collective, told, kind)
+            lengths = self._lengths(collective, matrix)
+            try:
+                checked = check_varying_call(self._manifest, own, [x], outs, lengths, op, dtype, False)
+            except ArgumentError as error:  # the others are on their way into the call
+                raise self._give_up(native, str(error)) from None
+            if checked.count == 0:
+                return checked.results[0]
+            nbytes = lengths_of(collective, matrix).size * kind.item_bytes
+            if variant_name is None:
+                variant, reason = choose(collective, nbytes)
+            else:
+                variant, reason = by_name(collective, variant_name), "the call names it"
+            if self._debug:
+                self._say_once(collective, variant, reason, checked, nbytes)
+            index = self._manifest.collectives.index(collective)
+            place = collective.variants.index(variant)
+            plan = self._plans.get(CallKey(index, place, kind.name, None, checked.count, False, matrix))
+            status = self._execute(native, plan, _addresses(checked))
+        if status != DONE:
+            raise self._failure(native, status)
+        return checked.results[0]
+
+    def _lengths(self, collective: ManifestCollective, matrix: Matrix) -> Lengths:
+        """Return the lengths of this rank's buffers."""
+        n = collective.ranks.index(self.rank)
+        whole = lengths_of(collective, matrix)
+        return Lengths(whole.shards, (whole.inputs[n],), (whole.outputs[n],))
+
+    def _exchange(self, native: NativeComm, collective: ManifestCollective, told: ToldCounts, kind: DType) -> Matrix:
+        """Return every rank's own row of counts; an error, on all ranks, where somebody says otherwise."""
+        size = len(collective.ranks)
+        plan = self._plans.rows(self._manifest.collectives.index(collective), kind.name)
+        mine, all_rows = np.asarray(told.row, np.uint64), np.zeros((size, size), np.uint64)
+        status = self._execute(native, plan, (mine.ctypes.data, all_rows.ctypes.data))
+        if status != DONE:
+            raise self._failure(native, status)
+        at = dict(zip(collective.positions, all_rows.tolist(), strict=True))
+        rows = tuple(tuple(at[position]) for position in range(size))
+        objection = told.objection(collective, self._own[collective.name].positions[0], rows)
+        if objection:
+            raise self._give_up(native, objection)
+        return rows
+
+    def _give_up(self, native: NativeComm, why: str) -> MismatchError:
+        """Make the calls of all ranks end, and return the error."""
+        native.say(f"mismatch:{why}")
+        native.abort()
+        self._close(f"this communicator is closed, because a call failed: {why}")
+        return MismatchError(f"{why}; the communicator is closed, another can be made by join")
+
+    def _opened(self) -> NativeComm:
+        self._check_open()
+        assert self._native is not None
+        return self._native
 
     def _execute(self, native: NativeComm, plan: Plan, addresses: tuple[int, int]) -> int:
         try:
@@ -395,6 +504,11 @@ class Communicator(NamedCalls):
         if line not in self._said:
             self._said.add(line)
             say(line)
+
+
+def _addresses(checked: CheckedCall) -> tuple[int, int]:
+    source, target = checked.inputs[0], checked.outputs[0]
+    return 0 if source is None else source.address, 0 if target is None else target.address
 
 
 def _closed_call(*_: object) -> int:
