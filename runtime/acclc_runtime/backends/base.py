@@ -13,7 +13,7 @@ from acclc_runtime.counts import Lengths
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 
 ByteArray = np.ndarray[tuple[int], np.dtype[np.uint8]]
-"""One-dimensional contiguous bytes; length = units * count * item size, or as ``Call.lengths`` says. On a GPU: of cupy."""
+"""One-dimensional contiguous bytes: units * count * item size, or as ``Call.lengths`` says. On a GPU: of cupy."""
 
 
 @dataclass(frozen=True, slots=True)
