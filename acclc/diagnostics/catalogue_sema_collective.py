@@ -13,8 +13,8 @@ COLLECTIVE_CODES: tuple[CatalogueEntry, ...] = (
     CatalogueEntry(
         "unknown-collective",
         "no collective of that name",
-        "There are all_gather, reduce_scatter, all_reduce, broadcast, reduce, gather, scatter, all_to_all and"
-        " send_recv; anything else is stated by chunks: `collective NAME on TOPOLOGY { ... }`.",
+        "There are all_gather, reduce_scatter, all_reduce, broadcast, reduce, gather, scatter, all_to_all,"
+        " all_to_all_v and send_recv; anything else is stated by chunks: `collective NAME on TOPOLOGY { ... }`.",
         "allgather on dgx1\n",
         "all_gather on dgx1\n",
     ),
