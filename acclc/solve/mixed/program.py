@@ -43,7 +43,8 @@ class Column:
 class Mixture:
     """A solution: rounds a shard, the ways taken, and all that were found; ``lanes`` of each row.
 
-    ``settled``: no way that was looked for would make it less.
+    ``settled``: no way that was looked for would make it less. ``prices``: of links, then of budgets, that may prove
+    the time; several tries.
     """
 
     time: float
@@ -51,6 +52,7 @@ class Mixture:
     found: tuple[Column, ...]
     lanes: tuple[int, ...]
     settled: bool
+    prices: tuple[tuple[float, ...], ...] = ()
 
 
 def solve(
@@ -137,7 +139,7 @@ class _Master:
 
     def extend(self) -> bool:
         """Add ways that the prices ask for: by steady prices, else by the last ones; whether there are any."""
-        duals = [max(0.0, -float(row.dual_value())) for row in self._rows]
+        duals = self._duals()
         worth = [float(row.dual_value()) for row in self._demands]
         if self._center:
             self._center = [STEADY * a + (1 - STEADY) * b for a, b in zip(self._center, duals, strict=True)]
@@ -187,4 +189,10 @@ class _Master:
         """Return the last solution."""
         found = tuple(Column(c.bundle, c.way, c.rows, float(x.solution_value())) for c, x in self._columns.values())
         taken = tuple(c for c in found if c.amount > CLOSE)
-        return Mixture(self.time, taken, found, tuple(self._lanes), settled)
+        links = len(self._topology.links)
+        even = tuple([1.0] * links + [0.0] * (len(self._lanes) - links))
+        tries = (even, tuple(self._duals()), tuple(self._center)) if settled else ()
+        return Mixture(self.time, taken, found, tuple(self._lanes), settled, tuple(p for p in tries if p))
+
+    def _duals(self) -> list[float]:
+        return [max(0.0, -float(row.dual_value())) for row in self._rows]

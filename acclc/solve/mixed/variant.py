@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from acclc.bounds.compute import throughput_bound
-from acclc.ir.problem import Problem, ShardId
+from acclc.bounds.loads import value
+from acclc.bounds.rationalize import best_rounding
+from acclc.ir.problem import LinkId, Problem, ShardId
+from acclc.ir.result import TreeDual
 from acclc.ir.schedule import Schedule
 from acclc.solve.mixed.program import Mixture, solve
 from acclc.solve.mixed.task import Bundle, bundles, hindrance, relays_of
@@ -44,11 +47,8 @@ class Mixed:
     optimum: Fraction = Fraction(0)
     time: Fraction = Fraction(0)
     settled: bool = False
-
-    @property
-    def certificate(self) -> None:
-        """What proves the optimum, where it is above the bound that was known: nothing does."""
-        return None
+    certificate: TreeDual | None = None
+    """What proves more than the bound that was known; its worth is for ``bounds`` to say."""
 
     @property
     def kind(self) -> str:
@@ -94,6 +94,8 @@ def mixed_schedule(
     if mixture is None:
         return Mixed(None, "no way leads to some rank where only some ranks may pass on data")
     best: Mixed | None = None
+    proof = _certificate(problem, mixture, least)
+    least = max(least, Fraction(0) if proof is None else value(problem, proof))
     try:
         for units in whole_units(mixture, parts, effort, most):
             found = _made(problem, parts, mixture, units, least)
@@ -106,7 +108,25 @@ def mixed_schedule(
         pass
     if best is None:
         return Mixed(None, f"it would take more than {most} chunks a shard", cut=effort.clock_cut)
-    return replace(best, cut=effort.clock_cut)
+    return replace(best, cut=effort.clock_cut, certificate=proof)
+
+
+def _certificate(problem: Problem, mixture: Mixture, least: Fraction) -> TreeDual | None:
+    """Return the prices that prove the most; None where that is no more than is known."""
+    links, unit = len(problem.topology.links), problem.topology.unit
+    assert unit is not None, "without links nothing moves"
+
+    def dual(prices: tuple[Fraction, ...]) -> TreeDual:
+        priced = tuple((LinkId(e), y) for e, y in enumerate(prices[:links]) if y > 0)
+        return TreeDual(priced, tuple(max(Fraction(0), p) for p in prices[links:]))
+
+    best: TreeDual | None = None
+    for prices in mixture.prices:
+        target = mixture.time / float(unit)
+        found = best_rounding(prices, dual, lambda claim: value(problem, claim), target)
+        if found is not None and found[0] > least:
+            least, best = found
+    return best
 
 
 def _made(problem: Problem, parts: Sequence[Bundle], mixture: Mixture, units: Units, least: Fraction) -> Mixed:

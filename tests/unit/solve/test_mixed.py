@@ -1,6 +1,7 @@
 """Trees of all kinds in one linear program: against all trees on small machines, known optima, limits, levels below."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -10,9 +11,11 @@ from packing_cases import mi250, random_machine
 from solve_cases import both, custom, dgx1, hypercube, machine, problem, ring, star, torus
 
 from acclc.bounds import bound
+from acclc.bounds.loads import value
 from acclc.driver import Options, analyse
+from acclc.ir.problem import Budget as Shared
 from acclc.ir.problem import Goal, GoalKind, Hints, Rank
-from acclc.ir.result import Result, Status
+from acclc.ir.result import Result, Status, ThroughputBound, TreeDual
 from acclc.ir.schedule import OWN
 from acclc.lower import lower_kernel, lower_program
 from acclc.solve.greedy import schedules_of
@@ -22,10 +25,12 @@ from acclc.solve.mixed.program import solve
 from acclc.solve.mixed.task import bundles, relays_of
 from acclc.solve.packing.check import seconds_per_byte
 from acclc.solve.packing.flows import Effort
-from acclc.solve.pipelined import packings_of, with_packings
+from acclc.solve.pipelined import packings_of, tightened, with_packings
 from acclc.solve.protocol import Budget, Deadline, silent
 from acclc.source import Source
 from acclc.verify import check_kernel, check_program, check_schedule
+from acclc.verify.certificate import check_certificate
+from acclc.view.proof import proof_drawing
 
 
 def verified(task, schedule, lowered=False):
@@ -160,6 +165,48 @@ def test_the_program_against_all_trees(seed):
     assert mixture.time == pytest.approx(least, rel=1e-5) or (partly and least < mixture.time < 1.2 * least)
 
 
+def any_prices(rng, topology):
+    lengths = tuple((e.id, Fraction(rng.choice((0, 1, 1, 2, 3)))) for e in topology.links)
+    return TreeDual(lengths, tuple(Fraction(rng.choice((0, 1))) for _ in topology.budgets))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_prices_prove_more_than_all_trees_need(seed):
+    rng = random.Random(seed)
+    topology = random_machine(seed, rng.choice((3, 4)), 0, loops=2)
+    task = custom(topology, any_demand(rng, len(topology.ranks), True))
+    if not bundles(task):
+        return
+    least = least_over_all_trees(task)
+    for _ in range(20):
+        dual = any_prices(rng, topology)
+        if any(y for _, y in dual.lengths):
+            assert value(task, dual) * topology.unit <= least * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_verifier_finds_the_same_by_itself(seed):
+    """With switches that pass on, or copy and reduce; with budgets; for any prices. A wrong claim is found."""
+    rng = random.Random(seed)
+    topology = random_machine(seed, rng.randint(2, 6), rng.randint(0, 2))
+    able = rng.random() < 0.5
+    nodes = tuple(replace(n, can_multicast=able, can_reduce=able) if n.kind == "switch" else n for n in topology.nodes)
+    budgets = (Shared("b", tuple(e.id for e in topology.links[:2]), Fraction(10**9)),) if seed % 2 else ()
+    topology = replace(topology, nodes=nodes, budgets=budgets)
+    task = custom(topology, any_demand(rng, len(topology.ranks), True))
+    dual = any_prices(rng, topology)
+    if not any(y for _, y in dual.lengths):
+        return
+    proven, known = value(task, dual), bound(task)
+    claimed = replace(known, throughput=ThroughputBound(proven, dual, ""), rounds_per_chunk=proven * topology.unit)
+    assert check_certificate(task, claimed).ok
+    more = proven + Fraction(1, 10**12)
+    wrong = replace(claimed, throughput=ThroughputBound(more, dual, ""), rounds_per_chunk=more * topology.unit)
+    assert not check_certificate(task, wrong).ok
+    negative = TreeDual(((topology.links[0].id, Fraction(-1)), *dual.lengths[1:]))
+    assert not check_certificate(task, replace(claimed, throughput=ThroughputBound(proven, negative, ""))).ok
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_random_mixtures_are_verified(seed):
     """With switches and budgets: sound at every level, never below the bound, at the time that is said."""
@@ -178,6 +225,7 @@ def test_random_mixtures_are_verified(seed):
     facts = verified(task, found.schedule, lowered=seed % 4 == 0)
     assert facts.time_per_shard_byte == found.time == seconds_per_byte(task, found.schedule)
     assert found.time >= bound(task).throughput.time_per_byte
+    assert found.certificate is None or found.time >= value(task, found.certificate)
     assert found.loss < Fraction(1, 50)
     assert found.time <= min(seconds_per_byte(task, s) for s in schedules_of(task)) * Fraction(101, 100)
 
@@ -217,9 +265,17 @@ def test_what_is_at_the_bound(task, rounds):
 
 
 def test_where_all_links_are_full():
-    """A ring of 5: 5 trees of 4 links and 10 ways of 1, 10 of 2 fill 10 links for 5 rounds, which no cut proves."""
-    found = mixed_schedule(all_to_all_and_gather(ring(5)))
-    assert verified(all_to_all_and_gather(ring(5)), found.schedule, lowered=True).rounds_per_chunk == 5
+    """A ring of 5: 5 trees of 4 links, 10 ways of 1 and 10 of 2 fill 10 links for 5 rounds. Prices prove it, no cut."""
+    task = all_to_all_and_gather(ring(5))
+    found, least = mixed_schedule(task), bound(task)
+    assert verified(task, found.schedule, lowered=True).rounds_per_chunk == 5 > least.rounds_per_chunk
+    proven = tightened(task, least, [found])
+    assert proven.rounds_per_chunk == 5
+    assert check_certificate(task, proven).ok
+    assert "cheapest trees" in proven.throughput.words
+    assert proof_drawing(task, found.certificate).links
+    result = with_packings(task, Result(Status.UNKNOWN, (), proven), [found])
+    assert result.solutions[0].schedule.optimal == ("throughput",)
 
 
 def test_copies_are_made_on_the_way():
