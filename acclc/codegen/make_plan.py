@@ -25,8 +25,8 @@ _ENDS = ("put", "put_final", "post")
 """What an instruction that is no post starts a new paragraph after."""
 _PLACE_FUNCTION = {Buffer.INPUT: "in", Buffer.OUTPUT: "out", Buffer.SCRATCH: "slot"}
 
-Part = tuple[int, Fraction, Fraction]
-"""(shard, begin, end) of an extent."""
+LARGEST_PART = 2**31 - 1
+"""A part of a shard has a number of 32 bits."""
 
 
 class KernelProgramError(ValueError):
@@ -147,25 +147,22 @@ def _extents(put: Instruction) -> tuple[Extent, ...]:
     return (put.target, *put.sources)
 
 
-def _part_of(extent: Extent) -> Part:
-    return extent.shard, extent.begin, extent.end
-
-
-def _parts(kernel: KernelProgram) -> dict[Part, PlanPart]:
-    """Name the parts of a count that occur, in order of where they lie (of each shard's, where counts vary)."""
-    bounds = sorted({_part_of(e) for put in _puts(kernel.blocks) for e in _extents(put)})
-    if bounds and bounds[0][0] < 0 <= bounds[-1][0]:
+def _parts(kernel: KernelProgram) -> dict[tuple[Fraction, Fraction], PlanPart]:
+    """Name the parts of a count that occur, in order of where they lie."""
+    extents = [e for put in _puts(kernel.blocks) for e in _extents(put)]
+    if len({e.shard < 0 for e in extents}) > 1:
         raise KernelProgramError("some parts are of a shard's count and some of the one count")
-    for _, begin, end in bounds:
+    bounds = sorted({(e.begin, e.end) for e in extents})
+    for begin, end in bounds:
         if not 0 <= begin <= end <= 1:
             raise KernelProgramError(f"part [{begin}, {end}) does not lie in [0, 1)")
         if max(begin.denominator, end.denominator) > LARGEST_DENOMINATOR:
             raise KernelProgramError(f"part [{begin}, {end}): a denominator above {LARGEST_DENOMINATOR}")
+    if len(bounds) * _shards(kernel) > LARGEST_PART:
+        raise KernelProgramError(f"{len(bounds)} parts of {_shards(kernel)} shards: more than {LARGEST_PART}")
     return {
-        (shard, begin, end): PlanPart(
-            f"p{n}", begin.numerator, begin.denominator, end.numerator, end.denominator, shard
-        )
-        for n, (shard, begin, end) in enumerate(bounds)
+        (begin, end): PlanPart(f"p{n}", begin.numerator, begin.denominator, end.numerator, end.denominator)
+        for n, (begin, end) in enumerate(bounds)
     }
 
 
@@ -187,7 +184,7 @@ class _Writer:
         kernel: KernelProgram,
         position: dict[int, int],
         counters: tuple[PlanCounter, ...],
-        parts: dict[Part, PlanPart],
+        parts: dict[tuple[Fraction, Fraction], PlanPart],
     ) -> None:
         self.kernel = kernel
         self.position = position
@@ -251,10 +248,11 @@ class _Writer:
         extents = _extents(put)
         if put.target_rank not in self.position:
             raise KernelProgramError(f"transfer {put.transfer}: rank {put.target_rank} has no memory")
-        bounds = {_part_of(e) for e in extents}
+        bounds = {(e.shard, e.begin, e.end) for e in extents}
         if len(bounds) > 1:
             raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put joins different parts")
-        part = self.parts[bounds.pop()].name
+        shard, begin, end = bounds.pop()
+        part = self.parts[begin, end].name + (f" + {shard}" if shard >= 0 else "")
         ranks = (put.target_rank, *(block.rank for _ in put.sources))
         target, *sources = (self.place(e, rank) for e, rank in zip(extents, ranks, strict=True))
         first = extents[0]

@@ -11,17 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """The part [begin/begin_of, end/end_of) of a count, under a name that the generated code uses.
-
-    ``shard``: whose count, where counts vary; else -1.
-    """
+    """The part [begin/begin_of, end/end_of) of a count, under a name that the generated code uses."""
 
     name: str
     begin: int
     begin_of: int
     end: int
     end_of: int
-    shard: int = -1
 
 
 @dataclass(frozen=True, slots=True)

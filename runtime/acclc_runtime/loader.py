@@ -56,7 +56,10 @@ class CollectiveFunction:
         dtype: str | None = None,
         **options: Any,
     ) -> Any:
-        """Run it on ``group``. ``outputs`` and ``out`` are other names of ``outs``; a communicator has ``async_op``."""
+        """Run it on ``group``. ``outputs`` and ``out`` are other names of ``outs``; a communicator has ``async_op``.
+
+        An all_to_all_v takes ``counts``; on a communicator ``send_counts``, ``recv_counts`` and ``check`` too.
+        """
         given = next((each for each in (outs, outputs, out) if each is not None), None)
         return group.collective(self.__name__, inputs, given, op=op, variant=variant, dtype=dtype, **options)
 

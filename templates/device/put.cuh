@@ -12,7 +12,7 @@ ACCL_CALLED Piece piece(const Run& r, u32 part);
 // How long shards are, and where units begin in the inputs (buffer 0) and outputs (1), in elements.
 #ifdef ACCL_SHARDS
 // Counts vary. ``lengths``: the count of each shard, then for both buffers, each rank, each of ACCL_UNITS units where it
-// begins. The launch's count is the largest.
+// begins.
 ACCL_INLINE u64 count_of(const Run& r, u32 shard) { return r.launch.lengths[shard]; }
 ACCL_INLINE u64 unit_begin(const Run& r, u64 buffer, u64 rank, u64 unit) {
     return r.launch.lengths[ACCL_SHARDS + (buffer * ACCL_RANKS + rank) * ACCL_UNITS + unit];
