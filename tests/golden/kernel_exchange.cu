@@ -20,6 +20,7 @@ ACCL_CALLED Piece piece(const Run& r, u32 part) {
     default: return Piece{0, 0};
     }
 }
+
 // Counters: in whose memory, number there, posts a slice.
 constexpr Counter entry_0_1 = {0, 0, 1};
 constexpr Counter arrival_0_1 = {1, 0, 2};
