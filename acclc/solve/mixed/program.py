@@ -23,8 +23,8 @@ FIRST = 6
 STEADY = 0.7
 """How much of the prices before stays in those that ways are looked for by: they do not jump about then."""
 CLOSE = 1e-7
-PER_RANK = 40
-"""Of ``Effort``: to look for a way once, for each pair of ranks."""
+PER_PAIR = 20
+"""Of ``Effort``: to price all hops, or to look for a tree, for each pair of ranks."""
 GLOP_WORK = 20.0
 """GLOP's deterministic seconds for one solution."""
 
@@ -74,8 +74,10 @@ def solve(
                 settled = True
                 break
     except TimeUp:
-        if master.time == 0.0:
+        if not master.solved:
             raise
+    if not master.solved:
+        raise TimeUp
     return master.mixture(settled)
 
 
@@ -105,7 +107,14 @@ class _Master:
         self._demands = [self._solver.Constraint(len(b.shards), len(b.shards)) for b in parts]
         self._columns: dict[tuple[int, Way], tuple[Column, Any]] = {}
         self._center: list[float] = []
+        self._amounts: dict[tuple[int, Way], float] = {}
+        """Of the last solution: ways that came in after it have none."""
         self.time = 0.0
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a solution."""
+        return bool(self._amounts)
 
     def start(self) -> bool:
         """Give every bundle some ways; whether each has one."""
@@ -115,7 +124,7 @@ class _Master:
             weights = [(1.0 + 4.0 * n / c / worst) / c for n, c in zip(load, self._lanes, strict=True)]
             prices = self._prices(weights)
             for number, bundle in enumerate(self._parts):
-                found = cheapest(prices, bundle)
+                found = self._cheapest(prices, bundle)
                 if found is None:
                     return False
                 column = self._add(number, found[0])
@@ -135,6 +144,7 @@ class _Master:
             self._effort.clock_cut |= self._effort.deadline.expired
             return False
         self.time = float(self._t.solution_value())
+        self._amounts = {key: float(x.solution_value()) for key, (_, x) in self._columns.items()}
         return True
 
     def extend(self) -> bool:
@@ -152,7 +162,7 @@ class _Master:
         # a little for every link, so that of ways that cost nothing the short one is taken
         prices = self._prices([y + 1e-6 / c for y, c in zip(steady, self._lanes, strict=True)])
         for number, bundle in enumerate(self._parts):
-            found = cheapest(prices, bundle)
+            found = self._cheapest(prices, bundle)
             if found is None or (number, found[0]) in self._columns:
                 continue
             cost = sum(duals[row] * n for row, n in self._uses(found[0]))
@@ -161,8 +171,15 @@ class _Master:
                 added = True
         return added
 
+    def _cheapest(self, prices: Prices, bundle: Bundle) -> tuple[Way, float] | None:
+        """Look for a way. Raises TimeUp."""
+        ranks = len(self._topology.ranks)
+        trees = 2 * ranks if bundle.reduced and len(bundle.ends) > 1 else 1
+        self._effort.spend(trees * ranks * (PER_PAIR * ranks if bundle.reduced or len(bundle.ends) > 1 else 1))
+        return cheapest(prices, bundle)
+
     def _prices(self, weights: Sequence[float]) -> Prices:
-        self._effort.spend(PER_RANK * len(self._topology.ranks) ** 2)
+        self._effort.spend(PER_PAIR * len(self._topology.ranks) ** 2)
         of_links = [sum(weights[r] for r in self._rows_of[e.id]) for e in self._topology.links]
         return Prices(self._topology, self._relays, of_links)
 
@@ -187,7 +204,9 @@ class _Master:
 
     def mixture(self, settled: bool) -> Mixture:
         """Return the last solution."""
-        found = tuple(Column(c.bundle, c.way, c.rows, float(x.solution_value())) for c, x in self._columns.values())
+        found = tuple(
+            Column(c.bundle, c.way, c.rows, self._amounts.get(key, 0.0)) for key, (c, _) in self._columns.items()
+        )
         taken = tuple(c for c in found if c.amount > CLOSE)
         links = len(self._topology.links)
         even = tuple([1.0] * links + [0.0] * (len(self._lanes) - links))

@@ -24,7 +24,7 @@ from acclc.solve.mixed.arborescence import Arc, arborescence
 from acclc.solve.mixed.program import solve
 from acclc.solve.mixed.task import bundles, relays_of
 from acclc.solve.packing.check import seconds_per_byte
-from acclc.solve.packing.flows import Effort
+from acclc.solve.packing.flows import Effort, TimeUp
 from acclc.solve.pipelined import packings_of, tightened, with_packings
 from acclc.solve.protocol import Budget, Deadline, silent
 from acclc.source import Source
@@ -312,6 +312,25 @@ def test_limits_and_hints():
     assert mixed_schedule(custom(ring(6), [([0], [0], False)])).reason == "nothing moves"
     late = mixed_schedule(custom(ring(6), shards), Deadline.after(0.0))
     assert (late.schedule, late.cut) == (None, True)
+
+
+def test_work_that_runs_out_anywhere():
+    """There is a whole solution or none: never one with ways that came in after it."""
+    task = all_to_all_and_gather(hypercube(3))
+    parts = bundles(task)
+    ended = []
+    for work in range(2_000, 120_000, 9_000):
+        try:
+            mixture = solve(task, parts, relays_of(task), 0.0, Effort(work=work))
+        except TimeUp:
+            ended.append("nothing")
+            continue
+        ended.append("settled" if mixture.settled else "something")
+        for number, bundle in enumerate(parts):
+            amount = sum(c.amount for c in mixture.taken if c.bundle == number)
+            assert amount == pytest.approx(len(bundle.shards))
+    assert sorted(ended, key=["nothing", "something", "settled"].index) == ended
+    assert {"nothing", "something"} <= set(ended)
 
 
 def test_the_same_again():
