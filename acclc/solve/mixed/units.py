@@ -9,7 +9,7 @@ from fractions import Fraction
 from acclc.solve import cpsat
 from acclc.solve.mixed.program import Column, Mixture
 from acclc.solve.mixed.task import Bundle
-from acclc.solve.packing.flows import Effort, TimeUp
+from acclc.solve.packing.flows import Effort
 
 SMALL = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24)
 """The k at which CP-SAT is asked."""
@@ -37,15 +37,16 @@ class Units:
 def whole_units(mixture: Mixture, parts: Sequence[Bundle], effort: Effort, most: int) -> Iterator[Units]:
     """Yield whole units: at the solution's time for a small k; else rounded, the last with at most ``most`` to a shard.
 
-    Raises TimeUp.
+    Where the clock ends the search for the former, the latter are there all the same: they take no time.
     """
     target = Fraction(mixture.time).limit_denominator(100_000)
     for k in SMALL:
-        if k <= most and len(mixture.found) <= COLUMNS:
-            found = _exact(mixture, parts, k, target, effort)
-            if found is not None:
-                yield found
-                return
+        if effort.clock_cut or k > most or len(mixture.found) > COLUMNS:
+            break
+        found = _exact(mixture, parts, k, target, effort)
+        if found is not None:
+            yield found
+            return
     rounded = [_rounded(mixture, parts, k) for k in sorted({*LARGE, _denominator(mixture)})]
     best = min(u.rounds for u in rounded)
     yield next(u for u in rounded if u.rounds <= best * (1 + GAIN))
@@ -71,7 +72,7 @@ def _rounds(mixture: Mixture, k: int, columns: Sequence[tuple[Column, int]]) -> 
 
 
 def _exact(mixture: Mixture, parts: Sequence[Bundle], k: int, target: Fraction, effort: Effort) -> Units | None:
-    """Ask CP-SAT for k units a shard within the solution's time, on ways that use few links. Raises TimeUp."""
+    """Ask CP-SAT for k units a shard within the solution's time, on ways that use few links."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -91,9 +92,7 @@ def _exact(mixture: Mixture, parts: Sequence[Bundle], k: int, target: Fraction, 
     outcome = cpsat.run(
         model, work=WORK_OF_A_K, deadline=effort.deadline, seed=0, workers=1, tactics=cpsat.Tactics.RELAXATIONS
     )
-    if outcome.clock_cut:
-        effort.clock_cut = True
-        raise TimeUp
+    effort.clock_cut |= outcome.clock_cut
     if outcome.answer is not cpsat.Answer.FOUND:
         return None
     value = outcome.solver.value

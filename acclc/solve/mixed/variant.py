@@ -96,18 +96,16 @@ def mixed_schedule(
     best: Mixed | None = None
     proof = _certificate(problem, mixture, least)
     least = max(least, Fraction(0) if proof is None else value(problem, proof))
-    try:
-        for units in whole_units(mixture, parts, effort, most):
-            found = _made(problem, parts, mixture, units, least)
-            assert found.schedule is not None, "it was made just now"
-            if found.schedule.chunks_per_shard <= most and (best is None or found.time < best.time):
-                best = found
-            if best is not None and not best.loss:
-                break
-    except TimeUp:
-        pass
+    for units in whole_units(mixture, parts, effort, most):
+        found = _made(problem, parts, mixture, units, least)
+        assert found.schedule is not None, "it was made just now"
+        if found.schedule.chunks_per_shard <= most and (best is None or found.time < best.time):
+            best = found
+        if best is not None and not best.loss:
+            break
     if best is None:
-        return Mixed(None, f"it would take more than {most} chunks a shard", cut=effort.clock_cut)
+        reason = f"it would take more than {most} chunks a shard"
+        return Mixed(None, reason, cut=effort.clock_cut, certificate=proof)
     return replace(best, cut=effort.clock_cut, certificate=proof)
 
 

@@ -23,6 +23,7 @@ from acclc.solve.mixed import mixed_schedule
 from acclc.solve.mixed.arborescence import Arc, arborescence
 from acclc.solve.mixed.program import solve
 from acclc.solve.mixed.task import bundles, relays_of
+from acclc.solve.mixed.units import whole_units
 from acclc.solve.packing.check import seconds_per_byte
 from acclc.solve.packing.flows import Effort, TimeUp
 from acclc.solve.pipelined import packings_of, tightened, with_packings
@@ -331,6 +332,20 @@ def test_work_that_runs_out_anywhere():
             assert amount == pytest.approx(len(bundle.shards))
     assert sorted(ended, key=["nothing", "something", "settled"].index) == ended
     assert {"nothing", "something"} <= set(ended)
+
+
+def test_units_without_time_are_rounded():
+    """When the clock ends the search for exact units, there are rounded ones: as many to each shard, all verified."""
+    task = all_to_all_and_gather(hypercube(3))
+    parts = bundles(task)
+    mixture = solve(task, parts, relays_of(task), 0.0, Effort())
+    late = Effort(Deadline.after(0.0))
+    found = list(whole_units(mixture, parts, late, 2))
+    assert late.clock_cut
+    assert found[-1].k <= 2
+    for units in found:
+        for number, bundle in enumerate(parts):
+            assert sum(n for c, n in units.columns if c.bundle == number) == units.k * len(bundle.shards)
 
 
 def test_the_same_again():
