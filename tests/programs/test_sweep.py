@@ -31,7 +31,7 @@ def test_there_is_a_machine_for_each() -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-@pytest.mark.parametrize(("collective", "machine"), zip(COLLECTIVES, MACHINES, strict=True))
+@pytest.mark.parametrize(("collective", "machine"), list(zip(COLLECTIVES, MACHINES, strict=True)))
 def test_compiled_verified_and_right(collective: str, machine: str) -> None:
     row = measure(machine, collective, 2.0)
     assert row["ok"], row["error"]
