@@ -21,9 +21,8 @@ from acclc_runtime.counts import Matrix
 from acclc_runtime.dtypes import DType, Kind, bf16_to_f32, f32_to_bf16, named
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.manifest import ManifestCollective
+from acclc_runtime.reference_places import Place, sizes_of
 
-Place = tuple[int, int]
-"""(index into the collective's ranks, unit of the buffer)."""
 Arrays = Sequence[NDArray[Any] | None]
 """One flat array a rank in the storage type of the dtype (bf16 as uint16); None where there is no buffer."""
 
@@ -42,46 +41,6 @@ class Relation:
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
     reduced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """How long units are: all ``count`` elements, or as the matrix of an all_to_all_v says."""
-
-    count: int
-    matrix: Matrix | None = None
-    positions: tuple[int, ...] = ()
-
-    def input(self, place: Place) -> slice:
-        """Return where a unit of an input lies: what goes to group rank ``unit``, after what goes to those before."""
-        index, unit = place
-        if self.matrix is None:
-            return slice(unit * self.count, (unit + 1) * self.count)
-        row = self.matrix[self.positions[index]]
-        return slice(sum(row[:unit]), sum(row[: unit + 1]))
-
-    def output(self, place: Place) -> slice:
-        """Return where a unit of an output lies: what comes from group rank ``unit``, after that of those before."""
-        index, unit = place
-        if self.matrix is None:
-            return slice(unit * self.count, (unit + 1) * self.count)
-        column = [row[self.positions[index]] for row in self.matrix]
-        return slice(sum(column[:unit]), sum(column[: unit + 1]))
-
-    def inputs_end(self, index: int, units: int) -> int:
-        """Return how long an input of so many units is."""
-        return self.input((index, units - 1)).stop if units else 0
-
-    def outputs_end(self, index: int, units: int) -> int:
-        """Return how long an output of so many units is."""
-        return self.output((index, units - 1)).stop if units else 0
-
-
-def _sizes(collective: ManifestCollective, count: int, counts: Matrix | None) -> _Sizes:
-    if collective.varying != (counts is not None):
-        what = "needs the matrix of its counts" if collective.varying else "has one count, no matrix"
-        raise ArgumentError(f"{collective.name} {what}")
-    return _Sizes(count, counts, collective.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +171,7 @@ def random_inputs(
     """
     kind = named(dtype)
     generator = np.random.default_rng([seed, count])
-    sizes = _sizes(collective, count, counts)
+    sizes = sizes_of(collective, count, counts)
     inputs = [
         None if units == 0 else np.zeros(sizes.inputs_end(index, units), kind.storage)
         for index, units in enumerate(collective.input_units)
@@ -309,7 +268,7 @@ def expected(
     kind = named(dtype)
     wide = collective.reduces and kind.kind is Kind.FLOAT
     storage = np.dtype(np.float64) if wide else kind.storage
-    sizes = _sizes(collective, count, counts)
+    sizes = sizes_of(collective, count, counts)
     outputs = [
         None if units == 0 else np.zeros(sizes.outputs_end(index, units), storage)
         for index, units in enumerate(collective.output_units)
@@ -342,7 +301,7 @@ def check(
     kind = named(dtype)
     wrong = 0
     found: list[Mismatch] = []
-    sizes = _sizes(collective, count, counts)
+    sizes = sizes_of(collective, count, counts)
     for relation in (r for r in definition(collective) if r.outputs):
         sources = [_part(inputs, place, sizes.input(place)) for place in relation.inputs]
         targets = [_part(outputs, place, sizes.output(place)) for place in relation.outputs]

@@ -166,10 +166,9 @@ class _Memory:
         if call.lengths is not None:
             self.lengths[:] = call.lengths.words()
 
-    def addresses(self, device: int) -> tuple[np.uint64, np.uint64]:
-        """Return where a device's copies of the members and of the lengths are (0: there are none)."""
-        members, lengths = self.tables[device].regions
-        return np.uint64(members), np.uint64(lengths if len(self.lengths) else 0)
+    def addresses(self, device: int) -> tuple[np.uint64, ...]:
+        """Return where a device's copies are: of the members, and of the lengths (if counts vary)."""
+        return tuple(map(np.uint64, self.tables[device].regions))
 
     def take_reports(self) -> list[Report]:
         """Return what failed, and make everything as new."""
@@ -354,11 +353,10 @@ class CudaBackend:
         for device, slab in memory.tables.items():
             with self._cupy.cuda.Device(device):
                 stream = self._cupy.cuda.get_current_stream()
-                for target, source in zip(slab.regions, (memory.members, memory.lengths), strict=True):
-                    if source.nbytes:
-                        runtime.memcpyAsync(
-                            target, source.ctypes.data, source.nbytes, runtime.memcpyHostToDevice, stream.ptr
-                        )
+                for target, table in zip(slab.regions, (memory.members, memory.lengths), strict=True):
+                    where = (target, table.ctypes.data, table.nbytes)
+                    if table.nbytes:
+                        runtime.memcpyAsync(*where, runtime.memcpyHostToDevice, stream.ptr)
 
     def _launch_all(self, memory: _Memory, kernel: Any, arguments: tuple[Any, ...]) -> None:
         device = memory.devices[0]
