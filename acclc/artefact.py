@@ -329,6 +329,7 @@ def _collective(compiled: CompiledCollective) -> ManifestCollective:
         input_units=tuple(problem.input_units(r) for r in ranks),
         output_units=tuple(problem.output_units(r) for r in ranks),
         size_units=size_factor(problem),
+        varying=problem.varying,
         reduces=problem.reduces,
         contributors=first.contributors,
         shards=tuple(

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from acclc.bounds.classes import ShardClass, bits, shard_classes
 from acclc.ir.problem import LinkId, NodeId, NodeKind, Problem, Shard, Topology
-from acclc.ir.result import Certificate, Cut, CutSum, FlowDual, Partition
+from acclc.ir.result import Certificate, Cut, CutSum, FlowDual, Partition, TreeDual
 
 ZERO = Fraction(0)
 
@@ -179,6 +179,8 @@ def value(problem: Problem, certificate: Certificate) -> Fraction:
             capacity = priced_capacity(topology, ones, certificate.potentials, certificate.budget_prices)
         case FlowDual():
             load, capacity = flow_dual_value(problem, certificate)
+        case TreeDual():
+            load, capacity = tree_dual_value(problem, certificate)
         case _:
             raise ValueError(f"{type(certificate).__name__} proves no throughput")
     if load <= 0:
@@ -190,7 +192,44 @@ def value(problem: Problem, certificate: Certificate) -> Fraction:
 
 def flow_dual_value(problem: Problem, dual: FlowDual) -> tuple[Fraction, Fraction]:
     """Return (sum of the shards' distances, sum of capacity times length) of link lengths and budget prices."""
+    lengths, capacity = _with_budgets(problem.topology, dual)
+    load = ZERO
+    for c, d in _class_distances(problem, lengths):
+        load += d * c.count
+    return load, capacity
+
+
+def tree_dual_value(problem: Problem, dual: TreeDual) -> tuple[Fraction, Fraction]:
+    """Return (sum of what the shards need, sum of capacity times length): see :class:`TreeDual`.
+
+    Transfers into different ranks are different ones, and nodes that only pass on copy nothing, so the costs of hops
+    into several ranks (or out of several) add up; messages are counted as between parts of one rank each.
+    """
     topology = problem.topology
+    lengths, capacity = _with_budgets(topology, dual)
+    hops = _hops(problem, lengths)
+    into: dict[int, Fraction] = {}
+    out: dict[int, Fraction] = {}
+    for u, v, cost in hops:
+        into[v] = min(cost, into.get(v, cost))
+        out[u] = min(cost, out.get(u, cost))
+    shortest = min((cost for _, _, cost in hops), default=ZERO)
+    single = {int(r): int(r) for r in topology.ranks}
+    load = ZERO
+    for c, distance in _class_distances(problem, lengths):
+        sources, targets = set(map(int, c.sources)), set(map(int, c.targets))
+        several = c.reduced and len(sources) > 1
+        entered = targets if several else targets - sources
+        needs = [Fraction(distance), sum((into.get(t, ZERO) for t in entered), ZERO)]
+        if several:
+            needs.append(sum((out.get(s, ZERO) for s in sources if targets != {s}), ZERO))
+        needs.append(partition_load((c.first,), single) * shortest)
+        load += max(needs) * c.count
+    return load, capacity
+
+
+def _with_budgets(topology: Topology, dual: FlowDual | TreeDual) -> tuple[list[Fraction], Fraction]:
+    """Return each link's length with its budgets' prices, and the sum of capacity times length."""
     own = dict(dual.lengths)
     lengths = [own.get(e.id, ZERO) for e in topology.links]
     capacity = sum((e.capacity * lengths[e.id] for e in topology.links), ZERO)
@@ -198,18 +237,46 @@ def flow_dual_value(problem: Problem, dual: FlowDual) -> tuple[Fraction, Fractio
         capacity += beta * budget.capacity
         for link in budget.links:
             lengths[link] += beta
+    return lengths, capacity
+
+
+def _class_distances(problem: Problem, lengths: Sequence[Fraction]) -> Iterable[tuple[ShardClass, Fraction | int]]:
+    """Yield every class of shards that goes anywhere with how far one must travel."""
     classes = shard_classes(problem.shards)
     starts = sorted({s for c in classes for s in c.sources})
-    dist: dict[int, Sequence[Fraction | int | None]] = {s: distances(topology, lengths, s) for s in starts}
-    load = ZERO
+    dist: dict[int, Sequence[Fraction | int | None]] = {s: distances(problem.topology, lengths, s) for s in starts}
     for c in classes:
         if not c.sources or not c.targets:
             continue
         d = shard_distance(c, dist)
         if d is None:
             raise UnreachableError(f"shard {c.first.name} cannot reach a rank that needs it")
-        load += d * c.count
-    return load, capacity
+        yield c, d
+
+
+def _hops(problem: Problem, lengths: Sequence[Fraction]) -> list[tuple[int, int, Fraction]]:
+    """Return (u, v, cost) of the cheapest hop between any two nodes that compute, through others that do not."""
+    topology = problem.topology
+    computing = {n.id for n in topology.nodes if computes(problem, n.id)}
+    out: list[list[tuple[int, Fraction]]] = [[] for _ in topology.nodes]
+    for e in topology.links:
+        out[e.src].append((e.dst, lengths[e.id]))
+    found: list[tuple[int, int, Fraction]] = []
+    for start in sorted(computing):
+        heap: list[tuple[Fraction, int]] = [(ZERO, start)]
+        done: set[int] = set()
+        while heap:
+            cost, v = heapq.heappop(heap)
+            if v in done:
+                continue
+            done.add(v)
+            if v != start and v in computing:
+                found.append((start, v, cost))
+                continue
+            for w, length in out[v]:
+                if w not in done:
+                    heapq.heappush(heap, (cost + length, w))
+    return found
 
 
 def _sum(topology: Topology, links: Iterable[LinkId]) -> Fraction:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from acclc.bounds.loads import between, cut_load, leaving, part_numbers, partition_load, passing_nodes
 from acclc.ir.problem import Collective, LinkId, NodeId, NodeKind, Problem, Topology
-from acclc.ir.result import Certificate, Cut, CutSum, FlowDual, Partition
+from acclc.ir.result import Certificate, Cut, CutSum, FlowDual, Partition, TreeDual
 
 SHOWN = 4
 """Names listed before the rest is only counted."""
@@ -71,7 +71,9 @@ def certificate_words(problem: Problem, certificate: Certificate) -> str:
         case Partition(parts):
             text = _partition_words(problem, parts) + _within(problem, certificate)
         case FlowDual():
-            text = _flow_words(problem, certificate)
+            text = _flow_words(problem, certificate, "shortest ways")
+        case TreeDual():
+            text = _flow_words(problem, certificate, "cheapest trees")
         case _:
             raise ValueError(f"{type(certificate).__name__} proves no throughput")
     shard = SHARD.get(problem.collective)
@@ -144,14 +146,14 @@ def _partition_words(problem: Problem, parts: tuple[tuple[NodeId, ...], ...]) ->
     return f"between {who} {load} messages an element must pass, over {over}"
 
 
-def _flow_words(problem: Problem, dual: FlowDual) -> str:
+def _flow_words(problem: Problem, dual: FlowDual | TreeDual, what: str) -> str:
     topology = problem.topology
     priced = [(y, e) for e, y in dual.lengths if y > 0]
     budgets = [b.name for b, beta in zip(topology.budgets, dual.budget_prices, strict=False) if beta > 0]
     if not priced:
         scarce = f"the budget {budgets[0]}" if len(budgets) == 1 else f"the {len(budgets)} budgets"
         return (
-            f"with budgets weighed by their scarcity, the shortest ways of all {len(problem.shards)} shards "
+            f"with budgets weighed by their scarcity, the {what} of all {len(problem.shards)} shards "
             f"together need {scarce} for at least this time"
         )
     top = max(y for y, _ in priced)
@@ -159,6 +161,6 @@ def _flow_words(problem: Problem, dual: FlowDual) -> str:
     e = topology.links[tight[0]]
     example = f"{topology.nodes[e.src].name} -> {topology.nodes[e.dst].name}"
     return (
-        f"with links weighed by their scarcity, the shortest ways of all {len(problem.shards)} shards together "
+        f"with links weighed by their scarcity, the {what} of all {len(problem.shards)} shards together "
         f"need {len(priced)} links ({example} is one of the {len(tight)} scarcest) for at least this time"
     )

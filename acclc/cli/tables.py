@@ -135,7 +135,7 @@ def print_runs(rows: Iterable[RunRow]) -> None:
                 r.dtype,
                 r.op or "-",
                 r.chosen,
-                size_words(r.bytes),
+                f"{size_words(r.bytes)} {r.counts}".rstrip(),
                 "yes" if r.in_place else "no",
                 f"{r.seconds * 1e6:.1f}" if r.ok else "-",
                 f"{r.algbw_GBps:.3f}" if r.ok else "-",

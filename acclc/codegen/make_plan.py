@@ -25,6 +25,9 @@ _ENDS = ("put", "put_final", "post")
 """What an instruction that is no post starts a new paragraph after."""
 _PLACE_FUNCTION = {Buffer.INPUT: "in", Buffer.OUTPUT: "out", Buffer.SCRATCH: "slot"}
 
+LARGEST_PART = 2**31 - 1
+"""A part of a shard has a number of 32 bits."""
+
 
 class KernelProgramError(ValueError):
     """A KernelProgram that has no realisation in generated code: a fault of the pass that made it."""
@@ -62,11 +65,22 @@ def make_plan(kernel: KernelProgram) -> KernelPlan:
         channels=kernel.channels,
         depth=kernel.slot_depth,
         parts=tuple(parts.values()),
+        shards=_shards(kernel),
+        units=_units(kernel) if _shards(kernel) else 0,
         counters=counters,
         blocks=blocks,
         first_blocks=first,
         layout=_layout(kernel),
     )
+
+
+def _shards(kernel: KernelProgram) -> int:
+    """Return how many shards have a count of their own; 0: all have the call's."""
+    return max((e.shard + 1 for p in _puts(kernel.blocks) for e in _extents(p)), default=0)
+
+
+def _units(kernel: KernelProgram) -> int:
+    return max((max(r.input_units, r.output_units) for r in kernel.ranks), default=0)
 
 
 def _layout(kernel: KernelProgram) -> str:
@@ -86,6 +100,7 @@ def _layout(kernel: KernelProgram) -> str:
         kernel.channels,
         kernel.slot_depth,
         longest,
+        shards=_shards(kernel),
     )
 
 
@@ -134,12 +149,17 @@ def _extents(put: Instruction) -> tuple[Extent, ...]:
 
 def _parts(kernel: KernelProgram) -> dict[tuple[Fraction, Fraction], PlanPart]:
     """Name the parts of a count that occur, in order of where they lie."""
-    bounds = sorted({(e.begin, e.end) for put in _puts(kernel.blocks) for e in _extents(put)})
+    extents = [e for put in _puts(kernel.blocks) for e in _extents(put)]
+    if len({e.shard < 0 for e in extents}) > 1:
+        raise KernelProgramError("some parts are of a shard's count and some of the one count")
+    bounds = sorted({(e.begin, e.end) for e in extents})
     for begin, end in bounds:
         if not 0 <= begin <= end <= 1:
             raise KernelProgramError(f"part [{begin}, {end}) does not lie in [0, 1)")
         if max(begin.denominator, end.denominator) > LARGEST_DENOMINATOR:
             raise KernelProgramError(f"part [{begin}, {end}): a denominator above {LARGEST_DENOMINATOR}")
+    if len(bounds) * _shards(kernel) > LARGEST_PART:
+        raise KernelProgramError(f"{len(bounds)} parts of {_shards(kernel)} shards: more than {LARGEST_PART}")
     return {
         (begin, end): PlanPart(f"p{n}", begin.numerator, begin.denominator, end.numerator, end.denominator)
         for n, (begin, end) in enumerate(bounds)
@@ -228,10 +248,11 @@ class _Writer:
         extents = _extents(put)
         if put.target_rank not in self.position:
             raise KernelProgramError(f"transfer {put.transfer}: rank {put.target_rank} has no memory")
-        bounds = {(e.begin, e.end) for e in extents}
+        bounds = {(e.shard, e.begin, e.end) for e in extents}
         if len(bounds) > 1:
             raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put joins different parts")
-        part = self.parts[bounds.pop()].name
+        shard, begin, end = bounds.pop()
+        part = self.parts[begin, end].name + (f" + {shard}" if shard >= 0 else "")
         ranks = (put.target_rank, *(block.rank for _ in put.sources))
         target, *sources = (self.place(e, rank) for e, rank in zip(extents, ranks, strict=True))
         first = extents[0]

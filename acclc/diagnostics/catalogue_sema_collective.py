@@ -13,18 +13,18 @@ COLLECTIVE_CODES: tuple[CatalogueEntry, ...] = (
     CatalogueEntry(
         "unknown-collective",
         "no collective of that name",
-        "There are all_gather, reduce_scatter, all_reduce, broadcast, reduce, gather, scatter, all_to_all and"
-        " send_recv; anything else is stated by chunks: `collective NAME on TOPOLOGY { ... }`.",
+        "There are all_gather, reduce_scatter, all_reduce, broadcast, reduce, gather, scatter, all_to_all,"
+        " all_to_all_v and send_recv; anything else is stated by chunks: `collective NAME on TOPOLOGY { ... }`.",
         "allgather on dgx1\n",
         "all_gather on dgx1\n",
     ),
     CatalogueEntry(
         "uneven-counts",
-        "all_to_all_v is not compiled yet",
-        "Uneven counts need schedules that know the whole matrix of counts. Until they do, use all_to_all with the"
-        " largest block as its count.",
+        "all_to_all_v inside `together`",
+        "The counts of an all_to_all_v go with each call; several collectives at the same time are one call with one"
+        " count.",
+        "together { all_to_all_v on dgx1 }\n",
         "all_to_all_v on dgx1\n",
-        "all_to_all on dgx1\n",
     ),
     CatalogueEntry(
         "unknown-operator",

@@ -90,5 +90,9 @@ class KernelPlan:
     blocks: tuple[PlanBlock, ...]
     first_blocks: tuple[int, ...]
     """By position: the number of the rank's block 0."""
+    shards: int
+    """How many counts go with a call, where they vary; 0: one for all."""
+    units: int
+    """Of the longest input or output, where counts vary; else 0."""
     layout: str
     """Digest of what the manifest must agree on: see ``acclc_runtime.layout``."""

@@ -165,7 +165,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One count-long vector. Without ``reduced`` all ``inputs`` hold the same data; with it, one contribution each."""
+    """One count-long vector. Without ``reduced`` all ``inputs`` hold the same data; with it, one contribution each.
+
+    The count is the call's, the same for all shards but where ``Problem.varying`` says otherwise.
+    """
 
     id: ShardId
     name: str
@@ -269,6 +272,11 @@ class Problem:
     def reduces(self) -> bool:
         """Whether anything is reduced."""
         return any(s.reduced for s in self.shards)
+
+    @property
+    def varying(self) -> bool:
+        """Whether each shard has a count of its own, told with the call (all_to_all_v): see ``Extent.shard``."""
+        return any(d.collective is Collective.ALL_TO_ALL_V for d in self.demands)
 
     def without_spans(self) -> Problem:
         """Return the same problem without source places: what is written to files."""

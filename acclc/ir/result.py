@@ -71,6 +71,19 @@ class FlowDual(Struct, frozen=True, tag="flow_dual"):
     budget_prices: tuple[Fraction, ...] = ()
 
 
+class TreeDual(Struct, frozen=True, tag="tree_dual"):
+    """Lengths >= 0 of links, as of a flow's dual, where shards are copied or reduced on the way.
+
+    A hop leads from one node that computes to another, through nodes that only pass on; each costs the length of its
+    links. The claim: time >= sum of what the shards need at least / sum of capacity x length. A shard needs the most
+    of: its shortest distance; the cheapest hop into each rank that must get something; of a reduced shard, the cheapest
+    hop out of each contributor; as many of the cheapest hop of all as messages an element must pass between ranks.
+    """
+
+    lengths: tuple[tuple[LinkId, Fraction], ...]
+    budget_prices: tuple[Fraction, ...] = ()
+
+
 class LongestPath(Struct, frozen=True, tag="longest_path"):
     """A source and a target whose distance no schedule can undercut (steps, or seconds of latency)."""
 
@@ -79,7 +92,7 @@ class LongestPath(Struct, frozen=True, tag="longest_path"):
     path: tuple[LinkId, ...]
 
 
-Certificate = Cut | CutSum | Partition | FlowDual | LongestPath
+Certificate = Cut | CutSum | Partition | FlowDual | TreeDual | LongestPath
 
 
 class LastStepSet(Struct, frozen=True, tag="last_step_set"):

@@ -118,9 +118,10 @@ def _operation(o: Operation) -> str:
 
 
 def extent_text(extent: Extent) -> str:
-    """An extent: ``in[3] 1/6..1/3``, ``slot[2] 0..1``."""
+    """An extent: ``in[3] 1/6..1/3``, ``slot[2] 0..1``; where counts vary, with its shard: ``slot[2] 0..1 of s5``."""
     word = "slot" if extent.buffer is Buffer.SCRATCH else extent.buffer.value
-    return f"{word}[{extent.unit}] {extent.begin}..{extent.end}"
+    shard = f" of s{extent.shard}" if extent.shard >= 0 else ""
+    return f"{word}[{extent.unit}] {extent.begin}..{extent.end}{shard}"
 
 
 def kernel_text(kernel: KernelProgram) -> str:

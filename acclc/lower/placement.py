@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from acclc.ir.problem import Problem, Rank
+from acclc.ir.problem import Problem, Rank, ShardId
 from acclc.ir.program import Buffer, Extent
 from acclc.ir.schedule import OWN, ChunkId, Output, Schedule, Transfer, TransferId
 
@@ -83,7 +83,7 @@ class Placement:
         if slot is None:
             return self.output_of(transfer.dst, transfer.chunk)
         chunk = self.schedule.chunks[transfer.chunk]
-        return Extent(Buffer.SCRATCH, slot, chunk.begin, chunk.end)
+        return Extent(Buffer.SCRATCH, slot, chunk.begin, chunk.end, self._counted_by(chunk.shard))
 
     def sources(self, rank: Rank, chunk: ChunkId, operands: tuple[TransferId, ...]) -> tuple[Extent, ...]:
         """Where the operands lie at ``rank``."""
@@ -114,4 +114,8 @@ class Placement:
         shard = self.problem.shards[chunk.shard]
         places = shard.inputs if buffer is Buffer.INPUT else shard.outputs
         unit = next(p.unit for p in places if p.rank == rank)
-        return Extent(buffer, unit, chunk.begin, chunk.end)
+        return Extent(buffer, unit, chunk.begin, chunk.end, self._counted_by(chunk.shard))
+
+    def _counted_by(self, shard: ShardId) -> int:
+        """Whose count an extent's fractions are of."""
+        return int(shard) if self.problem.varying else -1

@@ -54,6 +54,13 @@ def analyse_together(group: ast.Together, name: str, context: Context) -> Proble
     site: Site | None = None
     for use in group.uses:
         collective = _collective(use, context)
+        if collective is Collective.ALL_TO_ALL_V:
+            report.error(
+                "uneven-counts",
+                "`all_to_all_v` runs alone: its counts go with each call, and of several calls at once there is one",
+                use.collective_span,
+                help="take it out of `together`, or use `all_to_all` with the largest block as its count",
+            )
         choices = _choices(use, collective, frozenset(), context)
         if use.name is not None:
             report.error(
@@ -95,14 +102,6 @@ def analyse_together(group: ast.Together, name: str, context: Context) -> Proble
 
 
 def _collective(use: ast.CollectiveUse, context: Context) -> Collective | None:
-    if use.collective == Collective.ALL_TO_ALL_V:
-        context.report.error(
-            "uneven-counts",
-            "`all_to_all_v` (uneven counts) is not compiled yet",
-            use.collective_span,
-            help="use `all_to_all`, with the largest block as its count, meanwhile",
-        )
-        return None
     if use.collective in _NAMED:
         return Collective(use.collective)
     near = suggest(use.collective, _NAMED)

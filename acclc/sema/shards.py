@@ -38,7 +38,7 @@ def places_needed(demand: Demand) -> int:
     match demand.collective:
         case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
             return n * (n + 1)
-        case Collective.ALL_TO_ALL:
+        case Collective.ALL_TO_ALL | Collective.ALL_TO_ALL_V:
             return 2 * n * n
         case Collective.SEND_RECV:
             return 2 * len(demand.pairs)
@@ -62,7 +62,7 @@ def sketch(demand: Demand, names: Callable[[Rank], str]) -> list[ShardSketch]:
             return [ShardSketch(names(r), _places(group, i), (Place(r, 0),), True) for i, r in positions]
         case Collective.ALL_REDUCE:
             return [ShardSketch("all", everyone, everyone, True)]
-        case Collective.ALL_TO_ALL:
+        case Collective.ALL_TO_ALL | Collective.ALL_TO_ALL_V:
             return [
                 ShardSketch(f"{names(a)} -> {names(b)}", (Place(a, j),), (Place(b, i),))
                 for i, a in positions

@@ -18,6 +18,7 @@ from acclc.solve.protocol import Budget, Deadline, Progress, Report
 
 if TYPE_CHECKING:
     from acclc.solve.flow.variant import Flowed
+    from acclc.solve.mixed.variant import Mixed
     from acclc.solve.packing.variant import Packed
 
 WANTED = (GoalKind.BANDWIDTH, GoalKind.PARETO, GoalKind.SIZES)
@@ -29,12 +30,12 @@ SHARE = 0.5
 
 def packings_of(
     problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report
-) -> list[Packed | Flowed]:
+) -> list[Packed | Flowed | Mixed]:
     """Return packings that may serve the goal, the best last; none where a known schedule is at the bound already.
 
     They are looked for before the exact search, which would take all the time there is: packing takes little of it.
     Beside the best one there is one with a single tree a shard, where it is shallower: it is sooner filled.
-    Of what goes from one place to one place there is a flow in their stead.
+    Of what goes from one place to one place there is a flow in their stead; of what is of several kinds, mixed trees.
     """
     unit, least = problem.topology.unit, bound.throughput.time_per_byte
     if problem.goal.kind not in WANTED or not least or unit is None:
@@ -42,6 +43,7 @@ def packings_of(
     if any(rounds_per_chunk(s) == bound.rounds_per_chunk for s in known):
         return []
     from acclc.solve.flow import flow_schedule, point_to_point
+    from acclc.solve.mixed import mixed_schedule
     from acclc.solve.packing import packed_schedule
 
     left = budget.deadline.remaining()
@@ -51,6 +53,11 @@ def packings_of(
         if flow.schedule is not None:
             report(Progress(f"flow: {flow.schedule.id}", flow.time * unit, bound.rounds_per_chunk))
         return [flow]
+    if family(problem) is None:
+        mixed = mixed_schedule(problem, deadline, bound=least)
+        if mixed.schedule is not None:
+            report(Progress(f"mixed trees: {mixed.schedule.id}", mixed.time * unit, bound.rounds_per_chunk))
+        return [mixed]
     best = packed_schedule(problem, deadline, bound=least)
     if best.schedule is None:
         return [best]
@@ -62,7 +69,7 @@ def packings_of(
     return [simple, best] if shallower else [best]
 
 
-def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed]) -> Bound:
+def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed | Mixed]) -> Bound:
     """Return the bound, or a greater one that a flow brought the proof of: by symmetries it solves larger programs."""
     for packed in packings:
         if packed.certificate is not None:
@@ -75,7 +82,7 @@ def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed
     return bound
 
 
-def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | Flowed]) -> Result:
+def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | Flowed | Mixed]) -> Result:
     """Add pipelined schedules to the end of a result where they are strictly better in throughput.
 
     For the goal ``bandwidth`` one takes the place of the others. The stepped ones keep their proofs.
@@ -96,7 +103,7 @@ def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | 
     return replace(result, notes=(*result.notes, *_notes(packings[-1], result.bound)))
 
 
-def _notes(packed: Packed | Flowed, bound: Bound) -> tuple[str, ...]:
+def _notes(packed: Packed | Flowed | Mixed, bound: Bound) -> tuple[str, ...]:
     """What k the optimum would have needed, and what it costs that another was taken; or why the bound is not met."""
     if packed.loss:
         exact = f"k = {packed.exact_k} units a shard" if packed.exact_k else "more units a shard than were looked at"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from acclc.ir.problem import NodeKind, Problem, Shard
-from acclc.ir.result import Bound, Certificate, Cut, CutSum, FlowDual, LatencyBound, LongestPath, Partition
+from acclc.ir.result import Bound, Certificate, Cut, CutSum, FlowDual, LatencyBound, LongestPath, Partition, TreeDual
 from acclc.verify.findings import Collector, Report
 
 
@@ -53,6 +53,8 @@ def _proven_time(problem: Problem, certificate: Certificate, found: Collector) -
             amounts = _partition(problem, certificate, found)
         case FlowDual():
             amounts = _flow_dual(problem, certificate, found)
+        case TreeDual():
+            amounts = _tree_dual(problem, certificate, found)
         case _:
             found.error("bound.certificate", "throughput", f"{type(certificate).__name__} proves no throughput")
             return None
@@ -196,7 +198,8 @@ def _most_carried(
     return total
 
 
-def _flow_dual(problem: Problem, claim: FlowDual, found: Collector) -> tuple[Fraction, Fraction] | None:
+def _lengths(problem: Problem, claim: FlowDual | TreeDual, found: Collector) -> tuple[list[Fraction], Fraction] | None:
+    """Each link's length with its budgets' prices, and the sum of capacity times length."""
     topology = problem.topology
     lengths = [Fraction(0)] * len(topology.links)
     for e, y in claim.lengths:
@@ -212,15 +215,83 @@ def _flow_dual(problem: Problem, claim: FlowDual, found: Collector) -> tuple[Fra
         capacity += price * budget.capacity
         for e in budget.links:
             lengths[e] += price
+    return lengths, capacity
+
+
+def _flow_dual(problem: Problem, claim: FlowDual, found: Collector) -> tuple[Fraction, Fraction] | None:
+    priced = _lengths(problem, claim, found)
+    if priced is None:
+        return None
     load = Fraction(0)
     table: dict[int, list[Fraction | None]] = {}
     for shard in problem.shards:
-        ways = [_travel(problem, shard, target, lengths, table) for target in shard.targets if shard.sources]
-        if any(w is None for w in ways):
-            found.error("bound.certificate", "throughput", f"shard {shard.name} cannot reach all who need it")
+        way = _farthest(problem, shard, priced[0], table, found)
+        if way is None:
             return None
-        load += max((w for w in ways if w is not None), default=Fraction(0))
-    return load, capacity
+        load += way
+    return load, priced[1]
+
+
+def _farthest(
+    problem: Problem,
+    shard: Shard,
+    lengths: Sequence[Fraction],
+    table: dict[int, list[Fraction | None]],
+    found: Collector,
+) -> Fraction | None:
+    """The distance to the target that is farthest away; None, and a finding, where one cannot be reached."""
+    ways = [_travel(problem, shard, target, lengths, table) for target in shard.targets if shard.sources]
+    if any(w is None for w in ways):
+        found.error("bound.certificate", "throughput", f"shard {shard.name} cannot reach all who need it")
+        return None
+    return max((w for w in ways if w is not None), default=Fraction(0))
+
+
+def _tree_dual(problem: Problem, claim: TreeDual, found: Collector) -> tuple[Fraction, Fraction] | None:
+    """What each shard needs at least, see the certificate; a link that enters a node that computes ends a hop."""
+    priced = _lengths(problem, claim, found)
+    if priced is None:
+        return None
+    ends = [int(n.id) for n in problem.topology.nodes if not _only_passes(problem, n.id)]
+    onward = {u: _next_ends(problem, priced[0], u) for u in ends}
+    arriving = {v: min((hop[v] for hop in onward.values() if v in hop), default=Fraction(0)) for v in ends}
+    leaving = {u: min(hop.values(), default=Fraction(0)) for u, hop in onward.items()}
+    least = min((cost for hop in onward.values() for cost in hop.values()), default=Fraction(0))
+    alone = {int(r): int(r) for r in problem.topology.ranks}
+    load = Fraction(0)
+    table: dict[int, list[Fraction | None]] = {}
+    for shard in problem.shards:
+        way = _farthest(problem, shard, priced[0], table, found)
+        if way is None:
+            return None
+        givers, takers = set(shard.sources), set(shard.targets)
+        if not givers or not takers:
+            continue
+        sums = shard.reduced and len(givers) > 1
+        inward = [arriving[t] for t in takers if sums or t not in givers]
+        outward = [leaving[g] for g in givers if sums and takers != {g}]
+        load += max(way, sum(inward, Fraction(0)), sum(outward, Fraction(0)), _messages(shard, alone) * least)
+    return load, priced[1]
+
+
+def _next_ends(problem: Problem, lengths: Sequence[Fraction], start: int) -> dict[int, Fraction]:
+    """The nodes that compute and can be reached through none that does, with the least length of a way there."""
+    out: dict[int, list[int]] = {}
+    for link in problem.topology.links:
+        out.setdefault(link.src, []).append(link.id)
+    best: dict[int, Fraction] = {}
+    wave = {start: Fraction(0)}
+    while wave:
+        improved: dict[int, Fraction] = {}
+        for v, here in wave.items():
+            for e in out.get(v, ()):
+                w, there = problem.topology.links[e].dst, here + lengths[e]
+                if w != start and there < best.get(w, there + 1):
+                    best[w] = there
+                    if _only_passes(problem, w):
+                        improved[w] = there
+        wave = improved
+    return {v: cost for v, cost in best.items() if not _only_passes(problem, v)}
 
 
 def _travel(

@@ -26,6 +26,7 @@ class Move:
     """The first of its path."""
     part: Part
     value: Expression
+    shard: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def intent_of(problem: Problem, schedule: Schedule, table: ExpressionTable) -> I
     for t, value in zip(schedule.transfers, values, strict=True):
         chunk = schedule.chunks[t.chunk]
         assert value is not None
-        intent.moves[t.id] = Move(t.src, t.dst, t.step, t.path[0], (chunk.begin, chunk.end), value)
+        intent.moves[t.id] = Move(t.src, t.dst, t.step, t.path[0], (chunk.begin, chunk.end), value, chunk.shard)
     for output, value in zip(schedule.outputs, results, strict=True):
         chunk = schedule.chunks[output.chunk]
         assert value is not None

@@ -14,7 +14,7 @@ from acclc.ir.problem import Problem
 from acclc.ir.program import Buffer
 from acclc.verify.findings import Collector
 from acclc.verify.intent import Intent
-from acclc.verify.memory import check_extents, check_header, check_parts
+from acclc.verify.memory import check_counts, check_extents, check_header, check_parts, shards_at
 from acclc.verify.names import link_name, node_name, rank_name
 
 PROTOCOLS = ("simple",)
@@ -116,11 +116,15 @@ def _check_instructions(problem: Problem, kernel: KernelProgram, block: KernelBl
         r.rank: {Buffer.INPUT: r.input_units, Buffer.OUTPUT: r.output_units, Buffer.SCRATCH: r.slots}
         for r in kernel.ranks
     }
+    lies = shards_at(problem)
     for entry, instructions in ((True, block.entry), (False, block.body)):
         for position, o in enumerate(instructions):
             where = instruction_name(problem, block, position, entry)
             if o.kind is InstructionKind.PUT:
                 _check_put(block, o, where, sizes, entry, found)
+                check_counts(problem, "kernel", where, block.rank, o.sources, lies, found)
+                target = () if o.target is None else (o.target,)
+                check_counts(problem, "kernel", where, o.target_rank, target, lies, found)
             elif not 0 <= o.counter < len(kernel.counters):
                 found.error("kernel.form", where, f"counter {o.counter} does not exist")
             else:
@@ -216,6 +220,9 @@ def _check_moves(problem: Problem, intent: Intent, kernel: KernelProgram, found:
                     f"moves [{part[0]}, {part[1]}) from rank {ends[0]} to rank {ends[1]}; the schedule says otherwise"
                 )
                 found.error("kernel.transfers", where, message)
+            if o.target.shard != (move.shard if problem.varying else -1):
+                message = f"is counted by shard {o.target.shard}; it moves shard {move.shard}"
+                found.error("kernel.counts", where, message)
         shared = problem.goal.blocks is not None
         if links and (block.link not in links or (len(links) > 1 and not shared)):
             names = ", ".join(link_name(problem, x) for x in sorted(links))

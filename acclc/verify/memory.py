@@ -63,6 +63,44 @@ def check_header(
                 )
 
 
+def shards_at(problem: Problem) -> dict[Location, int]:
+    """Return the shard that lies in each unit of the inputs and the outputs."""
+    found: dict[Location, int] = {}
+    for shard in problem.shards:
+        found |= {(int(p.rank), Buffer.INPUT, p.unit): int(shard.id) for p in shard.inputs}
+        found |= {(int(p.rank), Buffer.OUTPUT, p.unit): int(shard.id) for p in shard.outputs}
+    return found
+
+
+def check_counts(
+    problem: Problem,
+    level: str,
+    where: str,
+    rank: int,
+    extents: Iterable[Extent],
+    lies: dict[Location, int],
+    found: Collector,
+) -> None:
+    """Where counts vary, an extent's fractions are of the count of the shard that lies there; else of the one count.
+
+    Units of a buffer lie one behind the other, each as long as its shard's count: so they are apart for any counts,
+    and parts of equal shard and fractions are equally long. That is all that the other checks need of lengths.
+    """
+    for extent in extents:
+        if not problem.varying:
+            expected = -1
+        elif extent.buffer is Buffer.SCRATCH:
+            expected = extent.shard if 0 <= extent.shard < len(problem.shards) else -1
+            if expected == -1:
+                found.error(f"{level}.counts", where, f"slot {extent.unit} holds no shard's part: {extent.shard}")
+                continue
+        else:
+            expected = lies.get((rank, extent.buffer, extent.unit), -1)
+        if extent.shard != expected:
+            place = f"unit {extent.unit} of {extent.buffer.value!r}"
+            found.error(f"{level}.counts", where, f"{place} is counted by shard {extent.shard}, not by {expected}")
+
+
 def check_extents(
     level: str, where: str, units: dict[Buffer, int], extents: Iterable[Extent], found: Collector
 ) -> None:
@@ -80,9 +118,9 @@ def check_extents(
 
 def check_parts(level: str, where: str, extents: Sequence[Extent], found: Collector) -> None:
     """All extents of one operation are the same part of their units: only then are they equally long, for any count."""
-    parts = {(e.begin, e.end) for e in extents}
+    parts = {(e.shard, e.begin, e.end) for e in extents}
     if len(parts) > 1:
-        text = ", ".join(f"[{b}, {e})" for b, e in sorted(parts))
+        text = ", ".join(f"[{b}, {e})" + (f" of shard {s}" if s >= 0 else "") for s, b, e in sorted(parts))
         found.error(f"{level}.extents", where, f"its sources and target are different parts of a unit: {text}")
 
 

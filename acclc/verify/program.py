@@ -17,11 +17,13 @@ from acclc.verify.intent import Intent, Part, intent_of
 from acclc.verify.memory import (
     Cells,
     Memory,
+    check_counts,
     check_effect,
     check_extents,
     check_header,
     check_parts,
     location_name,
+    shards_at,
 )
 from acclc.verify.names import rank_name
 
@@ -106,7 +108,7 @@ def _check_form(problem: Problem, program: Program, found: Collector) -> None:
         ids = [o.id for b in r.blocks for o in b.operations]
         if len(set(ids)) != len(ids):
             found.error("program.ids", rank_name(problem, r.rank), "operation ids are not unique")
-        known = set(ids)
+        known, lies = set(ids), shards_at(problem)
         for block in r.blocks:
             if not -1 <= block.link < len(problem.topology.links):
                 found.error("program.block", rank_name(problem, r.rank), f"has a block of link {block.link}")
@@ -117,6 +119,7 @@ def _check_form(problem: Problem, program: Program, found: Collector) -> None:
                 if (o.kind is OperationKind.SEND) != (block.link >= 0):
                     found.error("program.block", where, f"does not belong in a block of link {block.link}")
                 _check_operation(problem, o, where, sizes, found)
+                check_counts(problem, "program", where, r.rank, _extents(o), lies, found)
 
 
 def _check_operation(problem: Problem, o: Operation, where: str, sizes: dict[Buffer, int], found: Collector) -> None:
@@ -132,9 +135,12 @@ def _check_operation(problem: Problem, o: Operation, where: str, sizes: dict[Buf
         found.error("program.form", where, "negative step, or a receive that is marked final")
     if o.target is not None and o.target.buffer is Buffer.INPUT:
         found.error("program.input", where, "writes the input")
-    extents = (*o.sources, *((o.target,) if o.target is not None else ()))
-    check_extents("program", where, sizes, extents, found)
-    check_parts("program", where, extents, found)
+    check_extents("program", where, sizes, _extents(o), found)
+    check_parts("program", where, _extents(o), found)
+
+
+def _extents(o: Operation) -> tuple[Extent, ...]:
+    return (*o.sources, *((o.target,) if o.target is not None else ()))
 
 
 @dataclass(slots=True)
@@ -265,6 +271,9 @@ def _check_move(problem: Problem, intent: Intent, graph: _Graph, send: Key, rece
             "program.link", where, f"its block is bound to link {graph.link_of[send]}, its path starts with {move.link}"
         )
     assert landing.target is not None
+    shards = {o.sources[0].shard, landing.target.shard}
+    if shards != {move.shard if problem.varying else -1}:
+        found.error("program.counts", where, f"is counted by shards {sorted(shards)}; it moves shard {move.shard}")
     for part in ((o.sources[0].begin, o.sources[0].end), (landing.target.begin, landing.target.end)):
         if part != move.part:
             found.error(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from acclc.ir.problem import LinkId, NodeId, Problem, Topology
-from acclc.ir.result import Certificate, Cut, CutSum, FlowDual, LongestPath, Partition
+from acclc.ir.result import Certificate, Cut, CutSum, FlowDual, LongestPath, Partition, TreeDual
 from acclc.view.words import plural, rate_words
 
 SET_LIMIT = 8
@@ -48,7 +48,7 @@ def proof_drawing(problem: Problem, certificate: Certificate) -> Proof:
             return Proof("cuts", caption, sets)
         case Partition():
             return _partition(topology, certificate)
-        case FlowDual():
+        case FlowDual() | TreeDual():
             links = tuple(link for link, length in certificate.lengths if length > 0)
             caption = (
                 f"{plural(len(links), 'link')} with a length: whatever the routes, the traffic needs this much "

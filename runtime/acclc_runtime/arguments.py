@@ -68,16 +68,16 @@ def check_call(
         ArgumentError: names the rank, and says what is wrong and what would fit.
     """
     taken = _take(collective, "input", inputs, collective.input_units, dtype)
-    kind = _common_type(collective, taken, dtype) if sized_by is None else sized_by[0]
-    reduction = _check_operator(manifest, collective, op, kind)
+    kind = common_type(collective, taken, dtype) if sized_by is None else sized_by[0]
+    reduction = check_operator(manifest, collective, op, kind)
     count = _common_count(collective, taken) if sized_by is None else sized_by[1]
-    _check_memory(collective, "input", taken, on_cuda)
+    check_memory(collective, "input", taken, on_cuda)
     if outputs is None:
         outputs = _allocate(collective, taken, count, devices)
     given = _take(collective, "output", outputs, collective.output_units, dtype)
     _check_outputs(collective, given, kind, count)
-    _check_memory(collective, "output", given, on_cuda)
-    in_place = _check_overlap(collective, taken, given, count * kind.item_bytes)
+    check_memory(collective, "output", given, on_cuda)
+    in_place = check_overlap(collective, taken, given, count * kind.item_bytes)
     results = [None if buffer is None else buffer.owner for buffer in given]
     return CheckedCall(count, kind, reduction, in_place, taken, given, results)
 
@@ -86,20 +86,8 @@ def _take(
     collective: ManifestCollective, what: str, arrays: Sequence[Any] | None, units: Sequence[int], dtype: str | None
 ) -> tuple[UserBuffer | None, ...]:
     """Adapt one array a rank. What a rank does not need is ignored, as MPI and NCCL do with root-only buffers."""
-    ranks = collective.ranks
-    if arrays is None:
-        arrays = [None] * len(ranks)
-    if not isinstance(arrays, (Sequence, np.ndarray)) or isinstance(arrays, (str, bytes)):
-        raise ArgumentError(
-            f"{collective.name}: the {what}s are a {type(arrays).__name__}; "
-            f"give a list of {len(ranks)} arrays, one a rank"
-        )
-    if len(arrays) != len(ranks):
-        raise ArgumentError(
-            f"{collective.name} is on {len(ranks)} ranks, but {len(arrays)} {what}s were given; give one array a rank"
-        )
     taken: list[UserBuffer | None] = []
-    for rank, array, needed in zip(ranks, arrays, units, strict=True):
+    for rank, array, needed in zip(collective.ranks, listed_arrays(collective, what, arrays), units, strict=True):
         if needed == 0:
             taken.append(None)
             continue
@@ -112,7 +100,33 @@ def _take(
     return tuple(taken)
 
 
-def _common_type(collective: ManifestCollective, buffers: Sequence[UserBuffer | None], dtype: str | None) -> DType:
+def listed_arrays(collective: ManifestCollective, what: str, arrays: Sequence[Any] | None) -> Sequence[Any]:
+    """Return what was given as one entry a rank.
+
+    Raises:
+        ArgumentError: no list, or one of another length.
+    """
+    ranks = collective.ranks
+    if arrays is None:
+        return [None] * len(ranks)
+    if not isinstance(arrays, (Sequence, np.ndarray)) or isinstance(arrays, (str, bytes)):
+        raise ArgumentError(
+            f"{collective.name}: the {what}s are a {type(arrays).__name__}; "
+            f"give a list of {len(ranks)} arrays, one a rank"
+        )
+    if len(arrays) != len(ranks):
+        raise ArgumentError(
+            f"{collective.name} is on {len(ranks)} ranks, but {len(arrays)} {what}s were given; give one array a rank"
+        )
+    return arrays
+
+
+def common_type(collective: ManifestCollective, buffers: Sequence[UserBuffer | None], dtype: str | None) -> DType:
+    """Return the one type of the buffers; where there are none, the named one.
+
+    Raises:
+        ArgumentError: they are of several types.
+    """
     first: tuple[int, DType] | None = None
     for rank, buffer in zip(collective.ranks, buffers, strict=True):
         if buffer is None:
@@ -127,7 +141,12 @@ def _common_type(collective: ManifestCollective, buffers: Sequence[UserBuffer | 
     return dtypes.named(dtype or "u8") if first is None else first[1]
 
 
-def _check_operator(manifest: Manifest, collective: ManifestCollective, op: str | None, dtype: DType) -> str | None:
+def check_operator(manifest: Manifest, collective: ManifestCollective, op: str | None, dtype: DType) -> str | None:
+    """Return the operator of a call; None where nothing is reduced.
+
+    Raises:
+        ArgumentError: the artefact has not this type or operator, or they do not go together.
+    """
     if manifest.types and dtype.name not in {dtypes.named(name).name for name in manifest.types}:
         raise ArgumentError(
             f"{collective.name}: the artefact was compiled for the types {', '.join(manifest.types)} (`emit`), "
@@ -193,9 +212,14 @@ def _check_outputs(
             raise ArgumentError(f"{where} is not writable")
 
 
-def _check_memory(
+def check_memory(
     collective: ManifestCollective, what: str, buffers: Sequence[UserBuffer | None], on_cuda: bool
 ) -> None:
+    """See that the buffers are contiguous and where the backend can use them.
+
+    Raises:
+        ArgumentError: naming the rank.
+    """
     for rank, buffer in zip(collective.ranks, buffers, strict=True):
         if buffer is None:
             continue
@@ -208,13 +232,17 @@ def _check_memory(
             raise ArgumentError(f"{where} lies on {buffer.device}; this backend needs arrays in host memory")
 
 
-def _check_overlap(
+def check_overlap(
     collective: ManifestCollective,
     inputs: Sequence[UserBuffer | None],
     outputs: Sequence[UserBuffer | None],
     unit_bytes: int,
 ) -> bool:
-    """Return whether the call is in place. Any other sharing of memory is an error."""
+    """Return whether the call is in place.
+
+    Raises:
+        ArgumentError: memory is shared in another way.
+    """
     if unit_bytes == 0:
         return False
     spans: list[tuple[int, int, str]] = []

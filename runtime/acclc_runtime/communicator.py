@@ -10,12 +10,14 @@ from typing import Any
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.backends.base import Call
 from acclc_runtime.backends.registry import open_backend
+from acclc_runtime.counts import lengths_told
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.selection import by_name, format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say, timeout_seconds
 from acclc_runtime.tuning import Choices
+from acclc_runtime.varying import check_varying_call
 
 Arrays = Sequence[Any]
 """One array a rank, in the order of the collective's ranks; None where a rank has no such buffer."""
@@ -161,6 +163,22 @@ class LocalGroup:
         """Part j of rank i's input becomes part i of rank j's output."""
         return self._run(self._of_kind("all_to_all"), xs, outs, None, variant, dtype)
 
+    def all_to_all_v(
+        self,
+        xs: Arrays,
+        counts: Any,
+        outs: Arrays | None = None,
+        *,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> list[Any]:
+        """``counts[i][j]`` elements go from rank i to rank j (group ranks); zeros are fine.
+
+        Inputs lie in order of destination, outputs in order of source, without gaps. A rank that sends or gets nothing
+        may have None.
+        """
+        return self._run(self._of_kind("all_to_all_v"), xs, outs, None, variant, dtype, counts)
+
     def send_recv(
         self, xs: Arrays, outs: Arrays | None = None, *, variant: str | None = None, dtype: str | None = None
     ) -> list[Any]:
@@ -175,9 +193,13 @@ class LocalGroup:
         op: str | None = None,
         variant: str | None = None,
         dtype: str | None = None,
+        counts: Any = None,
     ) -> list[Any]:
-        """Run the collective of that name: any, custom ones and several together included."""
-        return self._run(self._named(name), inputs, outputs, op, variant, dtype)
+        """Run the collective of that name: any, custom ones and several together included.
+
+        ``counts``: see :meth:`all_to_all_v`.
+        """
+        return self._run(self._named(name), inputs, outputs, op, variant, dtype, counts)
 
     def devices(self, name: str) -> list[int] | None:
         """Return the CUDA device of each rank of a collective: where its buffers must lie. None on the host."""
@@ -220,13 +242,21 @@ class LocalGroup:
         op: str | None,
         variant_name: str | None,
         dtype: str | None,
+        counts: Any = None,
     ) -> list[Any]:
         if self._closed:
             raise ArgumentError("this group is closed; make another by local()")
         on_cuda = self._backend.name == "cuda"
         devices = self.devices(collective.name)
-        checked = check_call(self._manifest, collective, inputs, outputs, op, dtype, on_cuda, devices)
-        nbytes = size_bytes(collective, checked.count, checked.dtype.item_bytes)
+        lengths = lengths_told(collective, counts)
+        if lengths is None:
+            checked = check_call(self._manifest, collective, inputs, outputs, op, dtype, on_cuda, devices)
+            nbytes = size_bytes(collective, checked.count, checked.dtype.item_bytes)
+        else:
+            checked = check_varying_call(
+                self._manifest, collective, inputs, outputs, lengths, op, dtype, on_cuda, devices
+            )
+            nbytes = lengths.size * checked.dtype.item_bytes
         if variant_name is None:
             variant, reason = self._choices.choose(collective, nbytes)
         else:
@@ -246,6 +276,7 @@ class LocalGroup:
             outputs=output_bytes,
             in_place=checked.in_place,
             timeout_s=self._timeout_s,
+            lengths=lengths,
         )
         with self._lock:
             if self._closed:

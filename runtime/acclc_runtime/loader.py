@@ -56,7 +56,10 @@ class CollectiveFunction:
         dtype: str | None = None,
         **options: Any,
     ) -> Any:
-        """Run it on ``group``. ``outputs`` and ``out`` are other names of ``outs``; a communicator has ``async_op``."""
+        """Run it on ``group``. ``outputs`` and ``out`` are other names of ``outs``; a communicator has ``async_op``.
+
+        An all_to_all_v takes ``counts``; on a communicator ``send_counts``, ``recv_counts`` and ``check`` too.
+        """
         given = next((each for each in (outs, outputs, out) if each is not None), None)
         return group.collective(self.__name__, inputs, given, op=op, variant=variant, dtype=dtype, **options)
 
@@ -211,6 +214,14 @@ def _collective_fault(collective: ManifestCollective) -> str:
         for places, units in ((shard.inputs, units_in), (shard.outputs, units_out)):
             if any(not 0 <= unit < units.get(rank, 0) for rank, unit in places):
                 return "a shard lies outside the buffers"
+    if collective.varying:
+        pairs = [(s.inputs, s.outputs) for s in collective.shards]
+        if any(len(a) != 1 or len(b) != 1 for a, b in pairs) or any(s.reduced for s in collective.shards):
+            return "counts vary, but a shard does not go from one rank to one rank"
+        if len({(a[0][0], b[0][0]) for a, b in pairs}) != len(pairs):
+            return "counts vary, but two shards go between the same ranks"
+        if sorted(collective.positions) != list(range(len(ranks))):
+            return "counts vary, but the positions of its ranks are not 0, 1, 2, ..."
     if collective.shards:
         used = {("in", *place) for s in collective.shards for place in s.inputs}
         used |= {("out", *place) for s in collective.shards for place in s.outputs}

@@ -136,6 +136,9 @@ class ManifestCollective:
     variants: tuple[ManifestVariant, ...]
     size_units: int = 0
     """Counts that the size S has (see the definitions); 0: those of the largest buffer."""
+    varying: bool = False
+    """Whether each of ``shards`` has a count of its own, which goes with the call (all_to_all_v). The units of a buffer
+    then lie one behind the other, each as long as its shard's count."""
     problem_digest: str = ""
     proof_digest: str = ""
     """Of problem.json and proof.json."""

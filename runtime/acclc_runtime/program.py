@@ -28,12 +28,16 @@ class Extent:
 
     ``unit`` counts units from the start of an input or output. In scratch it is a slot's number, and
     [begin, end) says which part of a unit the slot holds (so how long it is), not where in the slot.
+
+    Where counts vary (all_to_all_v) each shard has a count of its own, and the units of a buffer lie one behind the
+    other, each as long as its shard's count. ``shard`` then says whose count the fractions are of; else it is -1.
     """
 
     buffer: Buffer
     unit: int
     begin: Fraction
     end: Fraction
+    shard: int = -1
 
 
 class OperationKind(StrEnum):

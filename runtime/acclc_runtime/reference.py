@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acclc_runtime.counts import Matrix
 from acclc_runtime.dtypes import DType, Kind, bf16_to_f32, f32_to_bf16, named
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.manifest import ManifestCollective
+from acclc_runtime.reference_places import Place, sizes_of
 
-Place = tuple[int, int]
-"""(index into the collective's ranks, unit of the buffer)."""
 Arrays = Sequence[NDArray[Any] | None]
 """One flat array a rank in the storage type of the dtype (bf16 as uint16); None where there is no buffer."""
 
@@ -133,6 +133,7 @@ _DEFINITIONS: dict[str, Callable[[ManifestCollective], tuple[Relation, ...]]] = 
     "gather": _gather,
     "scatter": _scatter,
     "all_to_all": _all_to_all,
+    "all_to_all_v": _all_to_all,
 }
 
 
@@ -159,30 +160,67 @@ def random_inputs(
     *,
     op: str | None = None,
     general: bool = False,
+    counts: Matrix | None = None,
 ) -> list[NDArray[Any] | None]:
     """Return one flat array a rank, the same for the same arguments; inputs that must be equal are equal.
+
+    ``counts``: the matrix of an all_to_all_v, whose ``count`` says nothing.
 
     What is only moved is random bits, integers have their whole range. Floats that are reduced are small whole
     numbers whose sums (and products) are exact in any order; with ``general`` they are of mixed magnitudes.
     """
     kind = named(dtype)
     generator = np.random.default_rng([seed, count])
-    inputs = [None if units == 0 else np.zeros(units * count, kind.storage) for units in collective.input_units]
+    sizes = sizes_of(collective, count, counts)
+    inputs = [
+        None if units == 0 else np.zeros(sizes.inputs_end(index, units), kind.storage)
+        for index, units in enumerate(collective.input_units)
+    ]
     filled: set[Place] = set()
     for relation in definition(collective):
         if relation.reduced:
             n = len(relation.inputs)
             for position, place in enumerate(relation.inputs):
-                _part(inputs, place, count)[:] = _random_values(generator, kind, count, op, general, position, n)
+                part = _part(inputs, place, sizes.input(place))
+                part[:] = _random_values(generator, kind, len(part), op, general, position, n)
         else:
             known = [place for place in relation.inputs if place in filled]
             source = known[0] if known else relation.inputs[0]
+            origin = _part(inputs, source, sizes.input(source))
             if not known:
-                _part(inputs, source, count)[:] = _random_bits(generator, kind, count)
+                origin[:] = _random_bits(generator, kind, len(origin))
             for place in relation.inputs:
-                _part(inputs, place, count)[:] = _part(inputs, source, count)
+                _part(inputs, place, sizes.input(place))[:] = origin
         filled.update(relation.inputs)
     return inputs
+
+
+PATTERNS = ("even", "random", "one_hot", "skewed")
+"""Of matrices of counts: all equal; any, a third of them zero; one destination a rank; one huge and the rest tiny."""
+
+
+def random_counts(collective: ManifestCollective, pattern: str, largest_row: int, seed: int) -> Matrix:
+    """Return a matrix of counts for an all_to_all_v, of which no row sums to more than about ``largest_row``.
+
+    Raises:
+        ArgumentError: no such pattern.
+    """
+    n = len(collective.ranks)
+    generator = np.random.default_rng([seed, largest_row, n])
+    match pattern:
+        case "even":
+            found = np.full((n, n), -(-largest_row // n))
+        case "random":
+            found = generator.integers(0, 2 * largest_row // n + 2, (n, n)) * (generator.random((n, n)) > 1 / 3)
+        case "one_hot":
+            found = np.zeros((n, n), np.int64)
+            found[np.arange(n), generator.integers(0, n, n)] = generator.integers(0, largest_row + 1, n)
+        case "skewed":
+            found = generator.integers(0, 4, (n, n))
+            found[generator.integers(0, n), generator.integers(0, n)] = largest_row
+        case _:
+            raise ArgumentError(f"no pattern {pattern!r} of counts; there are {', '.join(PATTERNS)}")
+    return tuple(tuple(map(int, row)) for row in found)
 
 
 def _random_bits(generator: np.random.Generator, kind: DType, count: int) -> NDArray[Any]:
@@ -216,7 +254,12 @@ def _stored(values: NDArray[np.float64], kind: DType) -> NDArray[Any]:
 
 
 def expected(
-    collective: ManifestCollective, inputs: Arrays, count: int, dtype: str, op: str | None = None
+    collective: ManifestCollective,
+    inputs: Arrays,
+    count: int,
+    dtype: str,
+    op: str | None = None,
+    counts: Matrix | None = None,
 ) -> list[NDArray[Any] | None]:
     """Return what the outputs must be: exact types in their storage type, reduced floats in f64.
 
@@ -225,12 +268,18 @@ def expected(
     kind = named(dtype)
     wide = collective.reduces and kind.kind is Kind.FLOAT
     storage = np.dtype(np.float64) if wide else kind.storage
-    outputs = [None if units == 0 else np.zeros(units * count, storage) for units in collective.output_units]
+    sizes = sizes_of(collective, count, counts)
+    outputs = [
+        None if units == 0 else np.zeros(sizes.outputs_end(index, units), storage)
+        for index, units in enumerate(collective.output_units)
+    ]
     for relation in definition(collective):
-        operands = [_part(inputs, place, count) for place in relation.inputs]
+        operands = [_part(inputs, place, sizes.input(place)) for place in relation.inputs]
         value, _ = _evaluate(operands, relation, kind, op)
         for place in relation.outputs:
-            _part(outputs, place, count)[:] = value if relation.reduced or not wide else _wide(value, kind)
+            _part(outputs, place, sizes.output(place))[:] = (
+                value if relation.reduced or not wide else _wide(value, kind)
+            )
     return outputs
 
 
@@ -242,6 +291,7 @@ def check(
     dtype: str,
     op: str | None = None,
     limit: int = 16,
+    counts: Matrix | None = None,
     only: int | None = None,
 ) -> Comparison:
     """Compare ``outputs`` with the definition on ``inputs``; list at most ``limit`` wrong elements.
@@ -254,29 +304,33 @@ def check(
     kind = named(dtype)
     wrong = 0
     found: list[Mismatch] = []
+    sizes = sizes_of(collective, count, counts)
     for relation in definition(collective):
         places = [place for place in relation.outputs if only in (None, place[0])]
-        for first in range(0, count, BLOCK) if places else ():
-            last = min(first + BLOCK, count)
-            operands = [_part(inputs, place, count)[first:last] for place in relation.inputs]
+        if not places:
+            continue
+        sources = [_part(inputs, place, sizes.input(place)) for place in relation.inputs]
+        targets = [_part(outputs, place, sizes.output(place)) for place in places]
+        for first in range(0, len(sources[0]), BLOCK):
+            operands = [source[first : first + BLOCK] for source in sources]
             value, error = _evaluate(operands, relation, kind, op)
-            results = [_part(outputs, place, count)[first:last] for place in places]
+            results = [target[first : first + BLOCK] for target in targets]
             first_bad = _differs(results[0], value, error, kind, relation.reduced)
             for place, result in zip(places, results, strict=True):
                 # Whatever has the same bits as on the first rank is right or wrong with it; other bits are wrong.
                 bad = first_bad if result is results[0] else first_bad | _other_bits(result, results[0])
                 wrong += int(np.count_nonzero(bad))
                 for element in np.flatnonzero(bad)[: max(0, limit - len(found))]:
-                    found.append(_mismatch(collective, place, count, first, int(element), value, result, kind))
+                    at = sizes.output(place).start + first
+                    found.append(_mismatch(collective, place, at, int(element), value, result, kind))
     return Comparison(wrong, tuple(found))
 
 
-def _part(arrays: Arrays, place: Place, count: int) -> NDArray[Any]:
-    index, unit = place
-    array = arrays[index]
-    if array is None or len(array) < (unit + 1) * count:
-        raise ArgumentError(f"the array at position {index} is missing, or shorter than {unit + 1} counts")
-    return array[unit * count : (unit + 1) * count]
+def _part(arrays: Arrays, place: Place, where: slice) -> NDArray[Any]:
+    array = arrays[place[0]]
+    if array is None or len(array) < where.stop:
+        raise ArgumentError(f"the array at position {place[0]} is missing, or shorter than {where.stop} elements")
+    return array[where]
 
 
 def _evaluate(
@@ -363,16 +417,15 @@ def _other_bits(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
 def _mismatch(
     collective: ManifestCollective,
     place: Place,
-    count: int,
-    first: int,
+    begin: int,
     element: int,
     value: NDArray[Any],
     result: NDArray[Any],
     kind: DType,
 ) -> Mismatch:
-    index, unit = place
+    index, _ = place
     got = _wide(result[element : element + 1], kind)[0] if value.dtype == np.float64 else result[element]
-    return Mismatch(collective.ranks[index], unit * count + first + element, _plain(value[element]), _plain(got))
+    return Mismatch(collective.ranks[index], begin + element, _plain(value[element]), _plain(got))
 
 
 def _plain(value: Any) -> float | int | str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from acclc_runtime import dtypes
 from acclc_runtime.backends import cuda_memory
 from acclc_runtime.communicator import LocalGroup
+from acclc_runtime.counts import Matrix
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError
 from acclc_runtime.loader import load
 from acclc_runtime.manifest import Manifest, ManifestCollective
+from acclc_runtime.reference import PATTERNS, random_counts, random_inputs
 from acclc_runtime.reference import check as compare
-from acclc_runtime.reference import random_inputs
 from acclc_runtime.selection import by_name, size_bytes, units_of_size
 
 POISON = 0xFF
@@ -49,6 +51,8 @@ class RunRow:
     """Elements that differ from the definition, on all ranks."""
     error: str
     """Why it did not run, or what else was wrong; "" if nothing."""
+    counts: str = ""
+    """The pattern of the counts (``reference.PATTERNS``), where they vary: ``count`` is then the largest."""
 
     @property
     def ok(self) -> bool:
@@ -88,7 +92,7 @@ def run_checks(
     loaded = load(artefact)
     rows = []
     with loaded.local(backend, **dict(options or {})) as group:
-        for case in _cases(loaded.manifest, sizes, dtypes, ops, in_place, only):
+        for case in _cases(loaded.manifest, sizes, dtypes, ops, in_place, only, seed):
             rows.append(_run_case(group, case, seed, iterations, check, general))
     if not rows:
         raise ArgumentError("nothing to run: no collective of the artefact takes these types and operators")
@@ -104,6 +108,8 @@ class _Case:
     op: str | None
     count: int
     in_place: bool
+    pattern: str = ""
+    counts: Matrix | None = None
 
 
 def _cases(
@@ -113,6 +119,7 @@ def _cases(
     ops: Sequence[str],
     in_place: Sequence[bool],
     only: str | None,
+    seed: int,
 ) -> Iterator[_Case]:
     for collective, variants in _chosen(manifest, only):
         places = [place for place in in_place if not place or collective.in_place != "none"]
@@ -120,9 +127,15 @@ def _cases(
             for size in sizes:
                 unit = units_of_size(collective) * dtypes.named(dtype).item_bytes
                 count = -(-size // unit)
-                for variant in variants:
-                    for place in places:
+                for variant, place in product(variants, places):
+                    if not collective.varying:
                         yield _Case(collective, variant, dtype, op, count, place)
+                        continue
+                    row = -(-size // dtypes.named(dtype).item_bytes)
+                    for pattern in PATTERNS:
+                        counts = random_counts(collective, pattern, row, seed)
+                        largest = max(map(max, counts))
+                        yield _Case(collective, variant, dtype, op, largest, place, pattern, counts)
 
 
 def _chosen(manifest: Manifest, only: str | None) -> Iterator[tuple[ManifestCollective, list[str | None]]]:
@@ -160,7 +173,10 @@ def _types_and_ops(
 
 def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check: bool, general: bool) -> RunRow:
     collective = case.collective
-    nbytes = size_bytes(collective, case.count, dtypes.named(case.dtype).item_bytes)
+    item = dtypes.named(case.dtype).item_bytes
+    nbytes = size_bytes(collective, case.count, item)
+    if case.counts is not None:
+        nbytes = max(map(sum, case.counts)) * item
     row = RunRow(
         collective=collective.name,
         variant=case.variant or group.choice(collective.name, nbytes)[0].id,
@@ -175,8 +191,9 @@ def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check:
         algbw_GBps=0.0,
         wrong=0,
         error="",
+        counts=case.pattern,
     )
-    inputs = random_inputs(collective, case.count, case.dtype, seed, op=case.op, general=general)
+    inputs = random_inputs(collective, case.count, case.dtype, seed, op=case.op, general=general, counts=case.counts)
     buffers = _Buffers(case, inputs, group)
     seconds = []
     try:
@@ -184,7 +201,13 @@ def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check:
             buffers.fill()
             start = time.perf_counter()
             group.collective(
-                collective.name, buffers.inputs, buffers.outputs, case.op, variant=case.variant, dtype=case.dtype
+                collective.name,
+                buffers.inputs,
+                buffers.outputs,
+                case.op,
+                variant=case.variant,
+                dtype=case.dtype,
+                counts=case.counts,
             )
             seconds.append(time.perf_counter() - start)
             if check and iteration in (0, iterations):
@@ -199,7 +222,7 @@ def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check:
 
 def _judge(row: RunRow, case: _Case, buffers: _Buffers, inputs: Sequence[NDArray[Any] | None]) -> RunRow:
     outputs = buffers.host_outputs()
-    comparison = compare(case.collective, inputs, outputs, case.count, case.dtype, case.op, limit=1)
+    comparison = compare(case.collective, inputs, outputs, case.count, case.dtype, case.op, 1, case.counts)
     if comparison.wrong:
         worst = comparison.mismatches[0]
         error = f"rank {worst.rank}, element {worst.element}: expected {worst.expected}, got {worst.got}"
@@ -225,6 +248,11 @@ class _Buffers:
         collective, count = case.collective, case.count
         units_in, units_out = collective.input_units[index], collective.output_units[index]
         storage = dtypes.named(case.dtype).storage
+        if case.counts is not None:
+            column = sum(row[collective.positions[index]] for row in case.counts)
+            self.inputs.append(self._new(0 if pristine is None else len(pristine), storage, index))
+            self.outputs.append(self._new(column, storage, index))
+            return
         way = collective.in_place if case.in_place and units_in and units_out else "none"
         source = (
             self._new(units_in * count, storage, index) if units_in and way in ("none", "output_in_input") else None

@@ -9,10 +9,24 @@ namespace accl {
 // Which piece this slice and channel move of a part; the generated code knows the parts by their numbers.
 ACCL_CALLED Piece piece(const Run& r, u32 part);
 
-// The same for the part [begin, end) of a count.
-template <u64 begin, u64 begin_of, u64 end, u64 end_of> ACCL_INLINE Piece cut(const Run& r) {
-    const u64 first = boundary(r.launch.count, begin, begin_of);
-    const u64 last = boundary(r.launch.count, end, end_of);
+// How long shards are, and where units begin in the inputs (buffer 0) and outputs (1), in elements.
+#ifdef ACCL_SHARDS
+// Counts vary. ``lengths``: the count of each shard, then for both buffers, each rank, each of ACCL_UNITS units where it
+// begins.
+ACCL_INLINE u64 count_of(const Run& r, u32 shard) { return r.launch.lengths[shard]; }
+ACCL_INLINE u64 unit_begin(const Run& r, u64 buffer, u64 rank, u64 unit) {
+    return r.launch.lengths[ACCL_SHARDS + (buffer * ACCL_RANKS + rank) * ACCL_UNITS + unit];
+}
+#else
+ACCL_INLINE u64 count_of(const Run& r, u32) { return r.launch.count; }
+ACCL_INLINE u64 unit_begin(const Run& r, u64, u64, u64 unit) { return unit * r.launch.count; }
+#endif
+
+// The same for the part [begin, end) of a shard's count.
+template <u64 begin, u64 begin_of, u64 end, u64 end_of> ACCL_INLINE Piece cut(const Run& r, u32 shard = 0) {
+    const u64 count = count_of(r, shard);
+    const u64 first = boundary(count, begin, begin_of);
+    const u64 last = boundary(count, end, end_of);
     return piece_of(first, last, r.slice * r.channels + r.channel, r.launch.slices * r.channels);
 }
 
@@ -34,7 +48,9 @@ ACCL_INLINE u8* address_of(const Run& r, Place place, Piece p) {
     const Member& member = r.launch.members[place.code >> 40 & 0x3fffff];
     if (buffer == in_scratch)
         return member.scratch + ((number * r.channels + r.channel) * r.depth + r.phase) * r.launch.slot_bytes;
-    return (buffer % 2 == 1 ? member.output : member.input) + (number * r.launch.count + p.first) * sizeof(Item);
+    const u64 output = buffer % 2;
+    const u64 first = unit_begin(r, output, place.code >> 40 & 0x3fffff, number) + p.first;
+    return (output == 1 ? member.output : member.input) + first * sizeof(Item);
 }
 
 template <int n> struct Sources { const u8* at[n]; };

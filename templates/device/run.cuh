@@ -4,7 +4,7 @@
 #include "types.cuh"
 
 // The layout of Member, Launch, Report and Host below. The runtime says which one it speaks.
-#define ACCL_ABI 2
+#define ACCL_ABI 3
 #if defined(ACCL_RUNTIME_ABI) && ACCL_RUNTIME_ABI != ACCL_ABI
 #error "this kernel was generated for another version of acclc_runtime: compile the artefact again"
 #endif
@@ -48,6 +48,7 @@ struct Launch {
     u64 slot_bytes;
     u64 timeout_ns;
     u64 streaming;  // not 0: more memory is moved than caches hold, so stores may go past them (CPU)
+    const u64* lengths;  // where counts vary (see put.cuh); else null
 };
 
 // What a CPU run asks of the runtime; each takes the runner it is called from.

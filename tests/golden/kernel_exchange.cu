@@ -116,9 +116,9 @@ ACCL_SCRIPT void run_block(Run& r, u32 number) {
 // each has a device of its own; or all, in a cooperative launch. All blocks of a group must run at once.
 extern "C" __global__ void __launch_bounds__(512)
 accl_kernel(const accl::Member* members, accl::Report* reports, accl::u32* abort, accl::u64 count, accl::u64 slices,
-            accl::u64 slot_bytes, accl::u64 timeout_ns, accl::u32 first_block) {
+            accl::u64 slot_bytes, accl::u64 timeout_ns, const accl::u64* lengths, accl::u32 first_block) {
     accl::Run r;
-    r.launch = accl::Launch{members, reports, abort, count, slices, slot_bytes, timeout_ns, 0};
+    r.launch = accl::Launch{members, reports, abort, count, slices, slot_bytes, timeout_ns, 0, lengths};
     r.number = first_block * accl::channels + blockIdx.x;
     r.channel = r.number % accl::channels;
     r.channels = accl::channels;

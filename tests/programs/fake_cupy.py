@@ -135,7 +135,7 @@ class FakeCupy:
                 assert fake.current == device
                 if fake.refused_launch == device:
                     raise CUDADriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
-                assert [type(a) for a in arguments] == [np.uint64] * 7 + [np.uint32]
+                assert [type(a) for a in arguments] == [np.uint64] * 8 + [np.uint32]
                 time.sleep(fake.launch_seconds)
                 fake.log.append(f"launch on {device}")
                 launch = Launch(device, grid[0], block[0], cooperative, library, arguments)
@@ -197,10 +197,10 @@ class FakeCupy:
         tables = {self._table(launch) for launch in launches}
         assert len(tables) == 1, "the devices were told different memory"
         assert len({launch.arguments[1:7] for launch in launches}) == 1, "the devices were called differently"
-        firsts = [int(launch.arguments[7]) for launch in launches]
+        firsts = [int(launch.arguments[8]) for launch in launches]
         assert firsts == sorted(firsts)
-        members, reports, abort, count, slices, slot_bytes, timeout_ns = map(int, launches[0].arguments[:7])
-        call = cpu._Launch(members, reports, abort, count, slices, slot_bytes, timeout_ns)
+        members, reports, abort, count, slices, slot_bytes, timeout_ns, lengths = map(int, launches[0].arguments[:8])
+        call = cpu._Launch(members, reports, abort, count, slices, slot_bytes, timeout_ns, 0, lengths or None)
         total = sum(launch.grid for launch in launches)
         options = cpu._Options(0, total, 1, 0, 0, 0, 0, 0)
         native = cpu._load_native()

@@ -16,6 +16,7 @@ from kernel_cases import Data, Made, data, lowered, make, write
 
 from acclc.codegen import generate
 from acclc_runtime.backends.cuda import CudaBackend
+from acclc_runtime.backends.kernel_file import ABI
 from acclc_runtime.errors import (
     AcclcRuntimeError,
     ArgumentError,
@@ -207,7 +208,7 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path, cupy: FakeCupy) -> None:
         run(backend, cupy, made, 10, (0, 1, 2))
     text = str(caught.value)
     assert "kernel.cu(7): error: does not compile" in text
-    assert "nvcc -std=c++17 -DACCL_TYPE=b4 -DACCL_OP=none -DACCL_RUNTIME_ABI=2 -arch=sm_90 -cubin" in text
+    assert f"nvcc -std=c++17 -DACCL_TYPE=b4 -DACCL_OP=none -DACCL_RUNTIME_ABI={ABI} -arch=sm_90 -cubin" in text
 
 
 def test_a_time_out_is_told_and_the_group_goes_on(tmp_path: Path, cupy: FakeCupy, monkeypatch: Any) -> None:

@@ -30,11 +30,18 @@ class Piece:
 
 def schedule_of(problem: Problem, kind: Family, gather: Packing | None, spread: Packing | None) -> Schedule:
     """Return the schedule in which every chunk follows its trees. Nothing waits for a step to end."""
-    pieces = _pieces_of_shards(problem, kind, gather, spread)
+    return written(problem, _pieces_of_shards(problem, kind, gather, spread), STRATEGY)
+
+
+def written(problem: Problem, pieces: Iterable[Sequence[Piece]], strategy: str) -> Schedule:
+    """Return the schedule in which the pieces of each shard take their trees.
+
+    A tree that spreads what several ranks hold may start at any of them; of a reduction it starts at its root.
+    """
     writer = _Writer(problem)
     for shard, parts in zip(problem.shards, pieces, strict=True):
         writer.shard(shard, parts)
-    return writer.finish()
+    return writer.finish(strategy)
 
 
 def _pieces_of_shards(
@@ -134,7 +141,8 @@ class _Writer:
         if piece.gather is not None:
             level = self._collect(chunk, piece.gather, held)
         if piece.spread is not None:
-            self._spread(chunk, piece.spread, held, level)
+            whole = (piece.spread.root,) if shard.reduced else tuple(held)
+            self._spread(chunk, piece.spread, held, whole, level)
         self._outputs += [(r, chunk, held[r]) for r in shard.targets]
 
     def _collect(self, chunk: ChunkId, tree: Tree, held: dict[Rank, tuple[int, ...]]) -> int:
@@ -147,10 +155,12 @@ class _Writer:
             level[hop.parent] = max(level[hop.parent], step + 1)
         return level[tree.root]
 
-    def _spread(self, chunk: ChunkId, tree: Tree, held: dict[Rank, tuple[int, ...]], first: int) -> None:
-        """Send what the root has to all others, hop by hop."""
-        level = {tree.root: first}
-        carried = {tree.root: held[tree.root]}
+    def _spread(
+        self, chunk: ChunkId, tree: Tree, held: dict[Rank, tuple[int, ...]], whole: Sequence[Rank], first: int
+    ) -> None:
+        """Send what the ranks have that hold it whole to all others, hop by hop."""
+        level = dict.fromkeys(whole, first)
+        carried = {rank: held[rank] for rank in whole}
         for hop in tree.hops:
             step = level[hop.parent]
             arrival = self._send(step, chunk, hop.parent, hop.child, hop.path, carried[hop.parent])
@@ -164,7 +174,7 @@ class _Writer:
         self._drafts.append(_Draft(step, chunk, src, dst, path, operands))
         return len(self._drafts) - 1
 
-    def finish(self) -> Schedule:
+    def finish(self, strategy: str) -> Schedule:
         """Number the transfers by level, then chunk, then as the trees have them."""
         order = sorted(range(len(self._drafts)), key=lambda n: (self._drafts[n].step, self._drafts[n].chunk, n))
         ids = {number: TransferId(position) for position, number in enumerate(order)}
@@ -179,4 +189,4 @@ class _Writer:
             for d in (self._drafts[n],)
         )
         outputs = tuple(Output(rank, chunk, named(operands)) for rank, chunk, operands in self._outputs)
-        return Schedule(tuple(self._chunks), transfers, outputs, (), STRATEGY)
+        return Schedule(tuple(self._chunks), transfers, outputs, (), strategy)

@@ -9,10 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
+from acclc_runtime.counts import Lengths
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 
 ByteArray = np.ndarray[tuple[int], np.dtype[np.uint8]]
-"""One-dimensional contiguous bytes; length = units * count * item size. On a GPU: the same, of cupy."""
+"""One-dimensional contiguous bytes: units * count * item size, or as ``Call.lengths`` says. On a GPU: of cupy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Call:
     outputs: Sequence[ByteArray]
     in_place: bool
     timeout_s: float
+    lengths: Lengths | None = None
+    """Where counts vary; ``count`` is then the largest."""
 
 
 class Backend(Protocol):

@@ -32,7 +32,7 @@ from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 from acclc_runtime.slicing import SLICE_BYTES, plan_slices
 
-NATIVE_ABI = 2
+NATIVE_ABI = 3
 _NATIVE_SOURCE = Path(__file__).resolve().parent.parent / "native" / "accl_native.cpp"
 _NATIVE_FLAGS = ("-std=c++20",)
 KERNEL_FLAGS = ("-std=c++17",)
@@ -75,6 +75,7 @@ class _Launch(ctypes.Structure):
         ("slot_bytes", ctypes.c_uint64),
         ("timeout_ns", ctypes.c_uint64),
         ("streaming", ctypes.c_uint64),
+        ("lengths", ctypes.c_void_p),
     )
 
 
@@ -268,6 +269,7 @@ class CpuBackend:
             piece = slicing.piece_elements * named(call.dtype).item_bytes
             memory.reserve(-(-piece // _CACHE_LINE) * _CACHE_LINE)
             _place_buffers(memory, call.inputs, call.outputs)
+            lengths = None if call.lengths is None else call.lengths.words()
             launch = _Launch(
                 ctypes.addressof(memory.members),
                 ctypes.addressof(memory.reports),
@@ -276,6 +278,8 @@ class CpuBackend:
                 slicing.slices,
                 memory.slot_bytes,
                 min(int(call.timeout_s * 1e9), 2**62),
+                0,
+                None if lengths is None else lengths.ctypes.data,
             )
             self._last = (call.variant, memory.numbers)
             memory.in_use = True

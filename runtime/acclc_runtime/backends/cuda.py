@@ -28,6 +28,7 @@ from acclc_runtime.backends.kernel_file import (
     kernel_path,
     kernel_text,
 )
+from acclc_runtime.counts import table_words
 from acclc_runtime.dtypes import named
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError, BuildError
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
@@ -123,17 +124,19 @@ class _Memory:
         self.words = [self._words(n) for n in range(len(devices))]
         self.scratch: list[_Slab] = []
         table = _MEMBER.itemsize * len(devices)
-        self.tables = {device: _Slab(cupy, device, [table]) for device in dict.fromkeys(devices)}
+        lengths = 8 * table_words(collective)
+        self.tables = {device: _Slab(cupy, device, [table, lengths]) for device in dict.fromkeys(devices)}
         # Pinned and mapped: kernels on all devices can write it, the host reads it without a copy.
         reports = _REPORT.itemsize * self.numbers
         flags = cupy.cuda.runtime.hostAllocPortable | cupy.cuda.runtime.hostAllocMapped
-        nbytes = reports + table + _ALIGN
+        nbytes = reports + table + lengths + _ALIGN
         self.host = cupy.cuda.runtime.hostAlloc(nbytes, flags)
         whole = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.host))
         whole[:] = 0
         self.reports = whole[:reports].view(_REPORT)
         self.members = whole[reports : reports + table].view(_MEMBER)
-        self.abort = whole[reports + table : reports + table + 4].view("<u4")
+        self.lengths = whole[reports + table : reports + table + lengths].view("<u8")
+        self.abort = whole[reports + table + lengths : reports + table + lengths + 4].view("<u4")
 
     def _words(self, n: int) -> _Slab:
         return _Slab(self._cupy, self.devices[n], [self._counters[n], self.blocks[n] * self._line])
@@ -160,6 +163,12 @@ class _Memory:
         for n, (source, target) in enumerate(zip(call.inputs, call.outputs, strict=True)):
             counters, state = self.words[n].regions
             self.members[n] = (_pointer(source), _pointer(target), self.scratch[n].base, counters, state)
+        if call.lengths is not None:
+            self.lengths[:] = call.lengths.words()
+
+    def addresses(self, device: int) -> tuple[np.uint64, ...]:
+        """Return where a device's copies are: of the members, and of the lengths (if counts vary)."""
+        return tuple(map(np.uint64, self.tables[device].regions))
 
     def take_reports(self) -> list[Report]:
         """Return what failed, and make everything as new."""
@@ -339,20 +348,22 @@ class CudaBackend:
         return tuple(np.uint64(n) for n in (*pointers, *numbers))
 
     def _upload(self, memory: _Memory) -> None:
-        """Bring the table of all ranks' memory to every device, in its stream's order."""
+        """Bring the table of all ranks' memory, and of varying lengths, to every device, in its stream's order."""
         runtime = self._cupy.cuda.runtime
         for device, slab in memory.tables.items():
             with self._cupy.cuda.Device(device):
                 stream = self._cupy.cuda.get_current_stream()
-                source = memory.members.ctypes.data
-                runtime.memcpyAsync(slab.base, source, memory.members.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+                for target, table in zip(slab.regions, (memory.members, memory.lengths), strict=True):
+                    where = (target, table.ctypes.data, table.nbytes)
+                    if table.nbytes:
+                        runtime.memcpyAsync(*where, runtime.memcpyHostToDevice, stream.ptr)
 
     def _launch_all(self, memory: _Memory, kernel: Any, arguments: tuple[Any, ...]) -> None:
         device = memory.devices[0]
         self._check_resident(memory.numbers, kernel, device)
-        table = np.uint64(memory.tables[device].base)
+        table, lengths = memory.addresses(device)
         with self._cupy.cuda.Device(device):
-            kernel((memory.numbers,), (self.options.threads,), (table, *arguments, np.uint32(0)))
+            kernel((memory.numbers,), (self.options.threads,), (table, *arguments, lengths, np.uint32(0)))
 
     def _launch_each(self, memory: _Memory, kernels: dict[int, Any], arguments: tuple[Any, ...]) -> None:
         grids = [blocks * memory.variant.channels for blocks in memory.blocks]
@@ -360,9 +371,9 @@ class CudaBackend:
             self._check_resident(grid, kernels[device], device)
         first = 0
         for device, grid, blocks in zip(memory.devices, grids, memory.blocks, strict=True):
-            table = np.uint64(memory.tables[device].base)
+            table, lengths = memory.addresses(device)
             with self._cupy.cuda.Device(device):
-                kernels[device]((grid,), (self.options.threads,), (table, *arguments, np.uint32(first)))
+                kernels[device]((grid,), (self.options.threads,), (table, *arguments, lengths, np.uint32(first)))
             first += blocks
 
     def _check_resident(self, grid: int, kernel: Any, device: int) -> None:

@@ -105,6 +105,8 @@ class _Execution:
     def __init__(self, program: Program, call: Call) -> None:
         self._name = f"{call.variant.folder}/program.json"
         self._count = call.count
+        self._lengths = call.lengths
+        self._index = {rank.rank: i for i, rank in enumerate(program.ranks)}
         self._dtype: DType = named(call.dtype)
         self._op = call.op
         self._divisor = program.contributors if call.op == "avg" else 1
@@ -184,7 +186,7 @@ class _Execution:
     def _read(self, rank: int, operation: Operation, place: Extent) -> Bytes:
         memory = self._memory[rank]
         if place.buffer is not Buffer.SCRATCH:
-            return self._user_memory(memory, place)
+            return self._user_memory(rank, place)
         held = memory.slots.get(place.unit)
         if held is None or len(held) != self._length(place):
             raise self._wrong(rank, operation, f"slot {place.unit} does not hold what it reads")
@@ -199,16 +201,25 @@ class _Execution:
         if place.buffer is Buffer.SCRATCH:
             memory.slots[place.unit] = payload
         else:
-            self._user_memory(memory, place)[:] = payload
+            self._user_memory(rank, place)[:] = payload
 
-    def _user_memory(self, memory: _RankMemory, place: Extent) -> Bytes:
-        first, last = extent(self._count, place.begin, place.end)
+    def _user_memory(self, rank: int, place: Extent) -> Bytes:
+        memory = self._memory[rank]
+        first, last = self._elements(place)
+        is_input = place.buffer is Buffer.INPUT
         start = place.unit * self._count
-        whole = memory.input if place.buffer is Buffer.INPUT else memory.output
+        if self._lengths is not None:
+            begins = self._lengths.inputs if is_input else self._lengths.outputs
+            start = begins[self._index[rank]][place.unit]
+        whole = memory.input if is_input else memory.output
         return whole[(start + first) * self._dtype.item_bytes : (start + last) * self._dtype.item_bytes]
 
+    def _elements(self, place: Extent) -> tuple[int, int]:
+        count = self._count if self._lengths is None else self._lengths.shards[place.shard]
+        return extent(count, place.begin, place.end)
+
     def _length(self, place: Extent) -> int:
-        first, last = extent(self._count, place.begin, place.end)
+        first, last = self._elements(place)
         return (last - first) * self._dtype.item_bytes
 
     def _wrong(self, rank: int, operation: Operation, what: str) -> DamagedFileError:

@@ -35,17 +35,20 @@ def _faults(program: Program, collective: ManifestCollective) -> Iterator[str]:
         if found != wanted:
             yield f"its {what} are {found}, the manifest's are {wanted}"
     group = set(collective.ranks)
+    shards = len(collective.shards) if collective.varying else 0
     for rank in program.ranks:
         operations = [o for b in rank.blocks for o in b.operations]
         ids = {o.id for o in operations}
         if len(ids) != len(operations):
             yield f"rank {rank.rank}: several operations have the same id"
         for operation in operations:
-            for fault in _operation_faults(operation, rank, ids, group):
+            for fault in _operation_faults(operation, rank, ids, group, shards):
                 yield f"rank {rank.rank}, operation {operation.id}: {fault}"
 
 
-def _operation_faults(operation: Operation, rank: RankProgram, ids: set[int], group: set[int]) -> Iterator[str]:
+def _operation_faults(
+    operation: Operation, rank: RankProgram, ids: set[int], group: set[int], shards: int
+) -> Iterator[str]:
     kind = operation.kind
     if (kind is OperationKind.RECEIVE) == bool(operation.sources):
         yield f"a {kind} with {len(operation.sources)} sources"
@@ -59,6 +62,8 @@ def _operation_faults(operation: Operation, rank: RankProgram, ids: set[int], gr
     for place in (*operation.sources, *(() if operation.target is None else (operation.target,))):
         if not _in_range(place, rank):
             yield f"{place.buffer} unit {place.unit}, [{place.begin}, {place.end}) is out of range"
+        if (not 0 <= place.shard < shards) if shards else place.shard != -1:
+            yield f"{place.buffer} unit {place.unit} is counted by shard {place.shard}, which has no count"
     if operation.target is not None and operation.target.buffer is Buffer.INPUT:
         yield "writes into the input"
 

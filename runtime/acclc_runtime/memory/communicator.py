@@ -6,7 +6,8 @@ import os
 import threading
 import time
 import weakref
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
 from acclc_runtime.memory.heap import Heap
-from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.native import BROKEN, DONE, NO_MEMORY, NO_STAGING, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
+from acclc_runtime.memory.varying_calls import VaryingCalls, addresses_of
 from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.selection import by_name, format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say
@@ -29,7 +30,7 @@ from acclc_runtime.tuning import Choices
 _CLOSING_S = 0.001
 
 
-class Communicator(NamedCalls):
+class Communicator(VaryingCalls):
     """One rank; made by ``Artefact.join``; a context manager. ``empty`` gives arrays that others write directly.
 
     Every method takes this rank's arrays and returns its output (None where it has none). ``out=None`` allocates;
@@ -127,14 +128,18 @@ class Communicator(NamedCalls):
         variant: str | None = None,
         dtype: str | None = None,
         async_op: bool = False,
+        **told: Any,
     ) -> Any:
-        """Run the collective of that name with this rank's input and output: any, custom ones included."""
-        if outputs is not None and dtype is None and not async_op:
+        """Run the collective of that name with this rank's input and output: any, custom ones included.
+
+        ``counts``, ``send_counts``, ``recv_counts``, ``check``: see :meth:`all_to_all_v`.
+        """
+        if outputs is not None and dtype is None and not async_op and not told:
             family = self._fast.get((name, op, variant))
             if family is not None and self._call(family, inputs, outputs) == DONE:
                 return outputs
         collective = of_name(self._manifest, name)
-        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype)
+        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype, told)
 
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant that a call of S = ``nbytes`` takes, and why."""
@@ -173,11 +178,15 @@ class Communicator(NamedCalls):
         async_op: bool,
         variant: str | None,
         dtype: str | None,
+        told: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         if stream is not None:
             raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
         collective = of_kind(self._manifest, kind, root, "comm")
-        return self._begin(collective, x, out, op, async_op, variant, dtype)
+        return self._begin(collective, x, out, op, async_op, variant, dtype, told)
+
+    def _ranks_of_kind(self, kind: str) -> int:
+        return len(of_kind(self._manifest, kind, None, "comm").ranks)
 
     def _begin(
         self,
@@ -188,6 +197,7 @@ class Communicator(NamedCalls):
         async_op: bool,
         variant: str | None,
         dtype: str | None,
+        told: Mapping[str, Any],
     ) -> Any:
         """Run a call here, or where calls wait on the thread that makes them, so that they keep their order."""
         self._check_open()
@@ -195,7 +205,11 @@ class Communicator(NamedCalls):
             members = ", ".join(map(str, collective.ranks))
             raise ArgumentError(f"{collective.name} is on the ranks {members}; rank {self.rank} takes no part in it")
 
+        given = self._told(collective, told)
+
         def run() -> Any:
+            if given is not None:
+                return self._run_varying(collective, x, out, given, op, variant, dtype)
             return self._run(collective, x, out, op, variant, dtype)
 
         handle = None
@@ -241,12 +255,9 @@ class Communicator(NamedCalls):
         key = CallKey(
             index, collective.variants.index(variant), checked.dtype.name, checked.op, count, checked.in_place
         )
-        source, target = checked.inputs[0], checked.outputs[0]
-        addresses = (0 if source is None else source.address, 0 if target is None else target.address)
+        addresses = addresses_of(checked)
         with self._lock:
-            self._check_open()
-            native = self._native
-            assert native is not None
+            native = self._opened()
             plan = self._plans.get(key)
             if dtype is None:
                 self._prepare(native, collective, key, op, variant_name, given, out, checked, plan)
@@ -254,6 +265,11 @@ class Communicator(NamedCalls):
         if status != DONE:
             raise self._failure(native, status)
         return checked.results[0]
+
+    def _opened(self) -> NativeComm:
+        self._check_open()
+        assert self._native is not None
+        return self._native
 
     def _execute(self, native: NativeComm, plan: Plan, addresses: tuple[int, int]) -> int:
         try:

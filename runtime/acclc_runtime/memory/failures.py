@@ -26,7 +26,7 @@ from acclc_runtime.memory.native import (
     NativeCall,
     NativeComm,
 )
-from acclc_runtime.memory.plans import DTYPE_NAMES, OP_NAMES
+from acclc_runtime.memory.plans import DTYPE_NAMES, OP_NAMES, ROWS
 
 _PATIENCE_S = 2.0
 """For the words of a rank that gave up: it is about to write them."""
@@ -66,10 +66,13 @@ def call_in_words(manifest: Manifest, call: NativeCall) -> str:
     """Return what a rank called: ``all_reduce(100 x f32, sum), variant c1s1r1``."""
     try:
         collective = manifest.collectives[call.collective]
+        if call.variant == ROWS:
+            return f"{collective.name}(counts of all ranks, for {DTYPE_NAMES[call.dtype]})"
         variant = collective.variants[call.variant].id
         op = f", {OP_NAMES[call.op]}" if call.op else ""
         place = ", in place" if call.in_place == 1 else ""
-        return f"{collective.name}(count {call.count} of {DTYPE_NAMES[call.dtype]}{op}{place}), variant {variant}"
+        count = f"counts #{call.count:x}" if collective.varying else f"count {call.count}"
+        return f"{collective.name}({count} of {DTYPE_NAMES[call.dtype]}{op}{place}), variant {variant}"
     except IndexError:
         return "something unknown"
 
@@ -79,9 +82,11 @@ def _words(world: World, cause: Cause, reports: list[Report]) -> tuple[str, str,
     me = world.rank
     mine = call_in_words(world.manifest, cause.mine)
     collective = world.manifest.collectives[cause.mine.collective]
-    variant = collective.variants[cause.mine.variant]
     where = f"rank {me} in {mine}, call {cause.mine.sequence} of its group"
-    blocks = str(failure(collective, variant, reports, world.timeout_s)).partition("\n")[2] if reports else ""
+    blocks = ""
+    if reports:  # none of an exchange of counts, which is no variant
+        variant = collective.variants[cause.mine.variant]
+        blocks = str(failure(collective, variant, reports, world.timeout_s)).partition("\n")[2]
     waits = f"\n{blocks}" if blocks else ""
     if cause.reason == MISMATCH:
         return "mismatch", (

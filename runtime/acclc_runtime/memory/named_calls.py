@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from acclc_runtime.memory.native import DONE
+from acclc_runtime.memory.told_counts import split_counts
 
 
 class NamedCalls(ABC):
@@ -32,8 +34,13 @@ class NamedCalls(ABC):
         async_op: bool,
         variant: str | None,
         dtype: str | None,
+        told: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
-        """Check everything, then run."""
+        """Check everything, then run. ``told``: what an all_to_all_v says of its counts."""
+
+    @abstractmethod
+    def _ranks_of_kind(self, kind: str) -> int:
+        """Return how many ranks the collective of a kind has."""
 
     def all_reduce(
         self,
@@ -104,6 +111,34 @@ class NamedCalls(ABC):
             if family is not None and self._call(family, x, out) == DONE:
                 return out
         return self._of_kind("all_to_all", x, out, None, None, stream, async_op, variant, dtype)
+
+    def all_to_all_v(
+        self,
+        x: Any,
+        counts: Any = None,
+        out: Any = None,
+        stream: Any = None,
+        async_op: bool = False,
+        *,
+        send_counts: Any = None,
+        recv_counts: Any = None,
+        check: bool = True,
+        variant: str | None = None,
+        dtype: str | None = None,
+    ) -> Any:
+        """Send to each rank as many elements as ``counts`` say; return what all send to this one, in group order.
+
+        ``counts[i][j]`` elements go from rank i to rank j (group ranks): the same matrix on all ranks. Or each rank
+        gives its own row (``send_counts``), and its column if it knows it (``recv_counts``): rows are then exchanged
+        first. With ``check`` they are exchanged and compared in any case; without, counts that differ between ranks are
+        still found before data moves where they are neighbours, but not told one by one. ``x`` lies in order of
+        destination, ``out`` in order of source.
+
+        Raises:
+            MismatchError: the ranks do not say the same; names who says what.
+        """
+        told = {"counts": counts, "send_counts": send_counts, "recv_counts": recv_counts, "check": check}
+        return self._of_kind("all_to_all_v", x, out, None, None, stream, async_op, variant, dtype, told)
 
     def broadcast(
         self,
@@ -183,6 +218,20 @@ class NamedCalls(ABC):
         """reduce_scatter, as torch names it."""
         return self.reduce_scatter(x, op, out, None, async_op)
 
-    def all_to_all_single(self, out: Any, x: Any, async_op: bool = False) -> Any:
-        """all_to_all, as torch names it."""
-        return self.all_to_all(x, out, None, async_op)
+    def all_to_all_single(
+        self,
+        out: Any,
+        x: Any,
+        output_split_sizes: Any = None,
+        input_split_sizes: Any = None,
+        async_op: bool = False,
+    ) -> Any:
+        """all_to_all, as torch names it; with split sizes (of the first dimension) all_to_all_v.
+
+        As in torch, sizes that are left out are even, and all ranks give some or none does.
+        """
+        if output_split_sizes is None and input_split_sizes is None:
+            return self.all_to_all(x, out, None, async_op)
+        sent = split_counts(x, input_split_sizes, self._ranks_of_kind("all_to_all_v"), "input_split_sizes")
+        got = split_counts(out, output_split_sizes, self._ranks_of_kind("all_to_all_v"), "output_split_sizes")
+        return self.all_to_all_v(x, None, out, None, async_op, send_counts=sent, recv_counts=got)

@@ -14,7 +14,7 @@ from acclc_runtime.backends.cpu import _Report, load_library
 from acclc_runtime.backends.kernel_file import Report
 from acclc_runtime.errors import AcclcRuntimeError, BuildError
 
-JOIN_ABI = 1
+JOIN_ABI = 2
 _FOLDER = Path(__file__).resolve().parent.parent / "native"
 _FLAGS = ("-std=c++20",)
 
@@ -93,6 +93,7 @@ class PlanOptions(ctypes.Structure):
         ("shared_output", ctypes.c_uint32),
         ("holes", ctypes.c_uint32),
         ("spare", ctypes.c_uint32),
+        ("lengths", ctypes.c_void_p),
     )
 
 
@@ -118,6 +119,7 @@ def _library() -> ctypes.CDLL:
         raise BuildError(f"{_FOLDER / 'accl_join.cpp'} is of another version than {Path(__file__).name}: install again")
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
     signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "accl_rows_kernel": (pointer, ()),
         "accl_comm_create": (pointer, (u32, u32, u32, u64, u64)),
         "accl_comm_map": (pointer, (pointer, u32, ctypes.c_int, ctypes.c_int, u64, u64)),
         "accl_comm_staging": (None, (pointer, u64, u64)),
@@ -193,6 +195,10 @@ class NativeComm:
     def plan(self, options: PlanOptions) -> int:
         """Make a plan."""
         return self._made(self._library.accl_plan_create(self._comm, ctypes.byref(options)))
+
+    def rows_kernel(self) -> int:
+        """Return the kernel that gives every rank the rows of all."""
+        return int(self._library.accl_rows_kernel())
 
     def family(self, in_place: str, position: int, input_units: int) -> int:
         """Number what a user calls: a collective with an operator."""

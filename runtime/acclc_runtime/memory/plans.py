@@ -10,6 +10,7 @@ from typing import Any
 
 from acclc_runtime.backends.cpu import KERNEL_FLAGS, load_library
 from acclc_runtime.backends.kernel_file import Instance, counters_at, kernel_path, kernel_text
+from acclc_runtime.counts import Matrix, digest, lengths_of
 from acclc_runtime.dtypes import DTYPES, OPERATORS, named
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.native import EITHER, NativeCall, NativeComm, PlanOptions, ScheduleOptions
@@ -19,6 +20,8 @@ from acclc_runtime.slicing import plan_slices
 DTYPE_NAMES = tuple(DTYPES)
 OP_NAMES = ("", *OPERATORS)
 _MOST_PLANS = 1024
+ROWS = 2**32 - 1
+"""In place of a variant: the exchange of counts before a call."""
 _SMALLEST_STREAM = 8 << 20
 
 
@@ -32,6 +35,8 @@ class CallKey:
     op: str | None
     count: int
     in_place: bool
+    counts: Matrix | None = None
+    """Where they vary; ``count`` is then the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Plan:
 
     address: int
     staged_bytes: int
+    lengths: Any = None
+    """Keeps the table alive that the native plan points to."""
 
 
 class Plans:
@@ -81,15 +88,21 @@ class Plans:
         slicing = plan_slices(key.count, item, variant.longest_chunk, variant.channels, self._slice_bytes)
         n = collective.ranks.index(self._rank)
         output_bytes = collective.output_units[n] * key.count * item
-        shared = self._rank in variant.written
         everything = (sum(collective.input_units) + sum(collective.output_units)) * key.count * item
+        words, check = None, key.count
+        if key.counts is not None:
+            lengths = lengths_of(collective, key.counts)
+            words, check = lengths.words(), digest(key.counts)
+            output_bytes = lengths.outputs[n][-1] * item
+            everything = 2 * sum(lengths.shards) * item
+        shared = self._rank in variant.written
         call = NativeCall(
             collective=key.collective,
             variant=key.variant,
             dtype=DTYPE_NAMES.index(key.dtype),
             op=OP_NAMES.index(key.op or ""),
             in_place=int(key.in_place) if collective.input_units[n] and collective.output_units[n] else EITHER,
-            count=key.count,
+            count=check,
         )
         options = PlanOptions(
             schedule=schedule,
@@ -101,8 +114,45 @@ class Plans:
             streaming=int(everything > self._streams_from),
             shared_output=int(shared and output_bytes > 0),
             holes=int(_has_holes(collective, self._rank, collective.output_units[n])),
+            lengths=None if words is None else words.ctypes.data,
         )
-        return Plan(self._native.plan(options), output_bytes if shared else 0)
+        return Plan(self._native.plan(options), output_bytes if shared else 0, words)
+
+    def rows(self, c: int, dtype: str) -> Plan:
+        """Return the plan by which each rank of a collective learns the counts of all: N words in, N x N out."""
+        key = CallKey(c, ROWS, dtype, None, len(self._manifest.collectives[c].ranks), False)
+        found = self._plans.get(key)
+        if found is None:
+            call = NativeCall(
+                collective=c, variant=ROWS, dtype=DTYPE_NAMES.index(dtype), in_place=EITHER, count=key.count
+            )
+            if (c, ROWS) not in self._schedules:
+                self._schedules[(c, ROWS)] = self._rows_schedule(c)
+            options = PlanOptions(
+                schedule=self._schedules[(c, ROWS)], kernel=self._native.rows_kernel(), call=call, slices=1
+            )
+            found = self._plans[key] = Plan(self._native.plan(options), 0)
+        return found
+
+    def _rows_schedule(self, c: int) -> int:
+        collective = self._manifest.collectives[c]
+        size = len(collective.ranks)
+        boards = self._tables.boards[c]
+        arrays: list[Any] = [
+            (ctypes.c_uint32 * size)(*collective.ranks),
+            (ctypes.c_uint64 * size)(*boards),
+            (ctypes.c_uint64 * size)(*boards),
+        ]
+        options = ScheduleOptions(
+            members=size,
+            position=collective.ranks.index(self._rank),
+            group=self._tables.groups.index(collective.ranks),
+            numbers=1,
+            all_numbers=1,
+        )
+        for name, values in zip(("ranks", "counters_at", "scratch_at"), arrays, strict=True):
+            setattr(options, name, ctypes.addressof(values))
+        return self._native.schedule(options)
 
     def _kernel(self, collective: ManifestCollective, variant: ManifestVariant, instance: Instance) -> int:
         known = self._kernels.get((variant.folder, instance))

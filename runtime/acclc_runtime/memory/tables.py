@@ -39,6 +39,8 @@ class Tables:
     groups: tuple[tuple[int, ...], ...]
     neighbours: tuple[frozenset[int], ...]
     """For each rank, those whose memory its blocks write or that write its own."""
+    boards: dict[int, tuple[int, ...]]
+    """Of each collective with varying counts, for each rank of its group: where its rows of counts are exchanged."""
 
 
 def world_of(manifest: Manifest) -> int:
@@ -75,6 +77,12 @@ def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
             starts.append(ends[rank])
             ends[rank] += max(1, len(here)) * COUNTER_STRIDE * 8 * variant.channels
         counters[key] = tuple(starts)
+    boards: dict[int, tuple[int, ...]] = {}
+    for c, collective in enumerate(manifest.collectives):
+        if collective.varying:
+            boards[c] = tuple(ends[rank] for rank in collective.ranks)
+            for rank in collective.ranks:
+                ends[rank] += 8 * board_words(len(collective.ranks))
     scratch_at = [-(-end // PAGE) * PAGE for end in ends]
     scratch = [0] * world
     neighbours: list[set[int]] = [set() for _ in range(world)]
@@ -85,6 +93,9 @@ def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
         for counter in variant.counters:
             neighbours[counter.src].add(counter.dst)
             neighbours[counter.dst].add(counter.src)
+    for c in boards:
+        for rank in manifest.collectives[c].ranks:
+            neighbours[rank].update(manifest.collectives[c].ranks)
     return Tables(
         world,
         tuple(-(-(at + size + 1) // PAGE) * PAGE for at, size in zip(scratch_at, scratch, strict=True)),
@@ -94,7 +105,13 @@ def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
         },
         tuple(dict.fromkeys(collective.ranks for collective in manifest.collectives)),
         tuple(frozenset(found - {rank}) for rank, found in enumerate(neighbours)),
+        boards,
     )
+
+
+def board_words(ranks: int) -> int:
+    """Return the words of a board: two halves, each a line and a row (``exchange_rows`` of accl_join.cpp)."""
+    return 2 * (8 + -(-ranks // 8) * 8)
 
 
 def artefact_digest(folder: Path) -> str:

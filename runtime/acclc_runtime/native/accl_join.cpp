@@ -319,6 +319,28 @@ uint32_t entered(void* runner, uint32_t slot) {
     return from < comm.schedule->ranks.size() ? comm.check_entry(from) : (uint32_t)ACCL_ARRIVED;
 }
 
+// A kernel of one block a rank: every rank gets every rank's row of ``count`` words, in order of position. A rank's
+// board, at its counters, has two halves, each a number on a line of its own and a row. Who writes a half again has seen
+// the rows after it of all ranks, so all have read it.
+void exchange_rows(const accl_launch* launch, const accl_host* host, void* runner, uint64_t* progress, uint32_t, uint32_t,
+                   uint32_t) {
+    accl_schedule& schedule = *((Fibre*)runner)->comm->schedule;
+    const uint64_t words = launch->count;
+    const uint64_t number = ++schedule.state_at[0];
+    const uint64_t half = number % 2 * (8 + (words + 7) / 8 * 8);
+    const accl_member& mine = launch->members[schedule.position];
+    uint64_t* const output = (uint64_t*)mine.output;
+    memcpy(mine.counters + half + 8, mine.input, words * 8);
+    __atomic_store_n(mine.counters + half, number, __ATOMIC_RELEASE);
+    __atomic_store_n(progress, *progress + 1, __ATOMIC_RELAXED);
+    for (uint32_t n = 0; n < schedule.ranks.size(); ++n) host->posted(runner, n);
+    for (uint32_t n = 0; n < schedule.ranks.size(); ++n) {
+        const uint64_t* const at = launch->members[n].counters + half;
+        if (host->wait(runner, at, number) != ACCL_ARRIVED) return;
+        memcpy(output + n * words, at + 8, words * 8);
+    }
+}
+
 void fibre_main() {
     Fibre& f = *starting;
     accl_comm& comm = *f.comm;
@@ -610,6 +632,8 @@ extern "C" {
 
 uint32_t accl_join_abi(void) { return ACCL_JOIN_ABI; }
 
+accl_thread_function accl_rows_kernel(void) { return exchange_rows; }
+
 uint64_t accl_head_bytes(void) { return ACCL_HEAD_BYTES; }
 
 accl_comm* accl_comm_create(uint32_t rank, uint32_t world, uint32_t cores, uint64_t entry_timeout_ns, uint64_t timeout_ns) {
@@ -708,7 +732,7 @@ static int run_locked(accl_comm& comm, const accl_plan_options& plan, const void
     schedule.members[schedule.position].input = (void*)input;
     schedule.members[schedule.position].output = target;
     comm.launch = accl_launch{schedule.members.data(), schedule.reports.data(), &comm.gave_up, call.count, plan.slices,
-                              plan.slot_bytes, comm.timeout_ns, plan.streaming};
+                              plan.slot_bytes, comm.timeout_ns, plan.streaming, plan.lengths};
     if (!comm.run_fibres()) return ACCL_NO_MEMORY;
     if (comm.reason != 0 || comm.gave_up != 0) {
         comm.broken = true;

@@ -8,7 +8,7 @@
 
 #include "accl_native.h"
 
-#define ACCL_JOIN_ABI 1
+#define ACCL_JOIN_ABI 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -90,9 +90,13 @@ typedef struct {
     uint32_t shared_output;  // others write it
     uint32_t holes;          // parts of the output are nobody's: keep what is there
     uint32_t spare;
+    const uint64_t* lengths;  // where counts vary: kept by the caller as long as the plan
 } accl_plan_options;
 
 uint32_t accl_join_abi(void);
+// For a plan of a schedule of one block a rank, whose counters are a board of 2 * (8 + count rounded up to 8) words: the
+// output gets the inputs of all ranks, ``count`` words each.
+accl_thread_function accl_rows_kernel(void);
 uint64_t accl_head_bytes(void);
 
 // ``cores``: that the ranks of the machine may use together. NULL: out of memory.

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define ACCL_NATIVE_ABI 2
+#define ACCL_NATIVE_ABI 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +42,7 @@ typedef struct {
     uint64_t slot_bytes;
     uint64_t timeout_ns;
     uint64_t streaming;  // not 0: stores may go past the caches
+    const uint64_t* lengths;  // where counts vary: of each shard, and where units begin
 } accl_launch;
 
 typedef struct {

@@ -163,6 +163,7 @@ SAME(Report, accl_report, present); SAME(Report, accl_report, slice);
 SAME(Launch, accl_launch, members); SAME(Launch, accl_launch, reports); SAME(Launch, accl_launch, abort);
 SAME(Launch, accl_launch, count); SAME(Launch, accl_launch, slices); SAME(Launch, accl_launch, slot_bytes);
 SAME(Launch, accl_launch, timeout_ns); SAME(Launch, accl_launch, streaming);
+SAME(Launch, accl_launch, lengths);
 SAME(Host, accl_host, wait); SAME(Host, accl_host, vote); SAME(Host, accl_host, trace);
 SAME(Host, accl_host, entered); SAME(Host, accl_host, posted);
 static_assert(sizeof(accl::Member) == sizeof(accl_member) && sizeof(accl::Report) == sizeof(accl_report) &&

@@ -68,6 +68,15 @@ def test_duals_prove_what_the_search_says(collective: Collective) -> None:
             assert proven_rate(problem, found[1]) == found[0]
 
 
+def test_steps_may_be_many() -> None:
+    """Chunks follow each other on the way around: more steps than the machine has nodes and links."""
+    problem = problem_of(ring(3), C.ALL_GATHER)
+    steps = len(problem.topology.nodes) + len(problem.topology.links) + 5
+    found = step_certificate(problem, steps)
+    assert found is not None
+    assert proven_rate(problem, found[1]) == found[0]
+
+
 def test_no_dual_excludes_a_schedule_that_there_is() -> None:
     """Any numbers are a valid dual: also those that no solver made."""
     problem = problem_of(ring(4), C.ALL_GATHER)
