@@ -9,6 +9,7 @@ import click
 
 from acclc.cli.common import artefact_argument, json_option, print_json, write_text
 from acclc.cli.failures import OK
+from acclc.cli.sizes import SIZE
 
 
 @click.group("topo")
@@ -170,6 +171,71 @@ def join(
     _write(output, text, force)
     if str(output) != "-":
         click.echo(f"{hosts} x {box} -> {output}")
+    return OK
+
+
+@command.command("discover")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="-", help="Where to write; - is standard output."
+)
+@click.option("--set", "settings", multiple=True, metavar="N=V", help='A rate ("nvlink=22", GB/s) or a latency.')
+@click.option("--name", default="this_machine", show_default=True, help="The name of the topology.")
+@click.option("--cores", is_flag=True, help="The CPU cores, even where there are GPUs.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+@json_option
+def discover(output: Path, settings: tuple[str, ...], name: str, cores: bool, force: bool, as_json: bool) -> int:
+    """Write this machine as text of the language: GPUs by NVML and sysfs; without any, the CPU cores."""
+    from acclc.topologies import discover_here
+
+    done = discover_here(settings, name, cores)
+    if as_json and str(output) == "-":
+        print_json({"ok": True, **done.summary(), "text": done.text})
+        return OK
+    _write(output, done.text, force)
+    if as_json:
+        print_json({"ok": True, **done.summary(), "output": str(output)})
+    elif str(output) != "-":
+        click.echo(f"{done.in_words()} -> {output}")
+    return OK
+
+
+@command.command("probe")
+@click.option("--engine", type=click.Choice(["cpu", "mpi", "cupy"]), default="cpu", show_default=True)
+@click.option("--ranks", type=click.IntRange(2, 64), help="cpu: how many processes. [one a core]")
+@click.option("--size", type=SIZE, default="4MiB", show_default=True, help="Bytes of the largest message.")
+@click.option("--repeats", type=click.IntRange(3, 10_000), default=12, show_default=True, help="Messages of each size.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="-", help="Where to write; - is standard output."
+)
+@click.option("--name", default="measured", show_default=True, help="The name of the topology.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+@json_option
+def probe(
+    engine: str, ranks: int | None, size: int, repeats: int, output: Path, name: str, force: bool, as_json: bool
+) -> int:
+    """Measure latency and rate of every edge, alone and together, and write the machine as text of the language.
+
+    cpu: between processes in shared memory. mpi: `mpiexec -n 8 acclc topo probe --engine mpi`. cupy: between GPUs.
+    """
+    from acclc.topologies import Probe, probe_here
+
+    if size < 1024:
+        raise click.BadParameter("messages of 1 KiB at least are needed to tell rate from latency", param_hint="--size")
+    found = probe_here(Probe(engine, ranks, size, repeats), name)
+    if found is None:
+        return OK
+    done, outliers = found
+    if as_json and str(output) == "-":
+        print_json({"ok": True, **done.summary(), "outliers": outliers, "text": done.text})
+        return OK
+    _write(output, done.text, force)
+    if as_json:
+        print_json({"ok": True, **done.summary(), "outliers": outliers, "output": str(output)})
+        return OK
+    for words in outliers:
+        click.echo(f"outlier: {words}", err=True)
+    if str(output) != "-":
+        click.echo(f"{done.in_words()} -> {output}; `acclc topo show {output} -o machine.svg` draws it")
     return OK
 
 

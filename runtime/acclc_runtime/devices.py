@@ -48,6 +48,7 @@ class Gpu:
     width: int | None = None
     numa: int | None = None
     multi_instance: bool = False
+    capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ def read_inventory(nvml: Any) -> Inventory:
 def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
     numa = _asked(nvml, "nvmlDeviceGetNumaNodeId", handle)
     mode = _asked(nvml, "nvmlDeviceGetMigMode", handle)
+    capability = _asked(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     return Gpu(
         index=index,
         pci=pci_address(_text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
@@ -107,6 +109,7 @@ def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
         width=_asked(nvml, "nvmlDeviceGetMaxPcieLinkWidth", handle),
         numa=numa if isinstance(numa, int) and 0 <= numa < 2**16 else None,
         multi_instance=bool(mode and mode[0]),
+        capability=(int(capability[0]), int(capability[1])) if capability else None,
     )
 
 

@@ -161,7 +161,7 @@ def test_map_says_which_gpu_plays_each_rank(acclc: Invoke, box: Path, tmp_path: 
     assert sorted(found["devices"]) == list(range(8))
     assert acclc("topo", "show", box, "--machine", tmp_path / "box.json").code == 0
     again = acclc("topo", "map", tmp_path / "x", tmp_path / "box.json")
-    assert again.out.startswith("box is dgx1; ranks: 0 on g[")
+    assert again.out.startswith("box is dgx1; ranks: 0 on fast.g[")
     other = acclc("topo", "map", tmp_path / "x", "ring(8)")
     assert other.code == 1
     assert "error: ring(8) " in other.err

@@ -84,6 +84,9 @@ class Nvml:
     def nvmlDeviceGetNumaNodeId(self, handle: int) -> int:  # noqa: N802
         return int(handle >= len(self.addresses) // 2)
 
+    def nvmlDeviceGetCudaComputeCapability(self, _: int) -> tuple[int, int]:  # noqa: N802
+        return (9, 0) if "H100" in self.name else (7, 0)
+
     def nvmlDeviceGetMigMode(self, _: int) -> list[int]:  # noqa: N802
         return [0, 0]
 
