@@ -14,7 +14,7 @@ from acclc.cli.sizes import SIZE
 
 @click.group("topo")
 def command() -> None:
-    """List, show, import and join topologies."""
+    """List, show, import, join, discover and measure topologies."""
 
 
 @command.command("list")
