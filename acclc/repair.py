@@ -133,7 +133,8 @@ def _repaired(compiled: CompiledCollective, damaged: Damaged, options: Options, 
         after = _carried(compiled, problem, damaged, held, observer)
     searched = after is None
     if after is None:
-        after = compile_problem(problem, options, observer, held)
+        unproven = [replace(schedule, optimal=()) for schedule in held]  # what was proven was so of another machine
+        after = compile_problem(problem, options, observer, unproven)
     holding = [v for v, fate in zip(compiled.variants, fates, strict=True) if fate.now is not None]
     there = {_body(schedule): variant for schedule, variant in zip(held, holding, strict=True)}
     kept = [(v, there[_body(v.schedule)]) for v in after.variants if _body(v.schedule) in there]
