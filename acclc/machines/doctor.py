@@ -23,8 +23,6 @@ LIMIT_S = 60
 SHARED_BYTES = 64 << 20
 """Shared memory that a rank should be able to get."""
 NEEDED = ("lark", "networkx", "ortools", "jinja2", "numpy", "msgspec", "click", "rich")
-PARTS = ("compile", "cpu", "mpi", "cuda")
-"""What a user may need; ``compile`` and ``cpu`` always are."""
 
 
 class State(StrEnum):
@@ -83,10 +81,13 @@ class Surroundings:
 
 
 def examine(here: Surroundings, need: Collection[str] = ()) -> list[Check]:
-    """Return every check, in order; what is broken but belongs to no needed part is a warning."""
+    """Return every check, in order; what is broken but belongs to no needed part is a warning.
+
+    ``need``: ``mpi``, ``cuda``; compiling and the CPU backend are needed always.
+    """
     from acclc.machines.doctor_cuda import cuda_checks
 
-    checks = [*_python(here), *_compiler(here), *_memory(here), *_mpi(here), *cuda_checks(here, "cuda" in need)]
+    checks = [*_python(here), *_compiler(here), *_memory(here), *mpi_checks(here), *cuda_checks(here, "cuda" in need)]
     needed = {"compile", "cpu", *need}
     return [replace(c, state=State.WARNING) if c.state is State.BROKEN and c.part not in needed else c for c in checks]
 
@@ -158,7 +159,8 @@ print("sum", c.allreduce(c.Get_rank() + 1), MPI.Get_library_version())
 """
 
 
-def _mpi(here: Surroundings) -> Iterator[Check]:
+def mpi_checks(here: Surroundings) -> Iterator[Check]:
+    """Start two ranks that must find each other."""
     help = "pip install acclc[mpi], if ranks should meet by MPI"
     code, said = here.run([sys.executable, "-c", "import mpi4py; print(mpi4py.__version__)"])
     if code != 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from acclc_runtime.errors import AcclcRuntimeError, BackendUnavailableError, Mac
 from acclc_runtime.manifest import Manifest, ManifestTopology
 from acclc_runtime.mapping import RankMap, find_map, read_machine
 from acclc_runtime.settings import say
+
+SHOWN = "nvlink"
+"""The kind of links that NVML shows."""
 
 Machine = str | os.PathLike[str] | ManifestTopology
 
@@ -26,8 +30,23 @@ def rank_map(manifest: Manifest, machine: Machine) -> RankMap:
         MachineMismatchError: the machine has not the links, or no one map serves all collectives.
         BackendUnavailableError: ``nvml``, but NVML cannot be read.
     """
-    there = _machine(machine)
-    wanted = list(dict.fromkeys(manifest.topologies))
+    if isinstance(machine, str) and machine == "nvml":
+        return _on_gpus(manifest, visible(read_inventory(import_pynvml()).gpus))
+    there = machine if isinstance(machine, ManifestTopology) else read_machine(Path(machine))
+    return _one_map(manifest.name, manifest.topologies, there)
+
+
+def _on_gpus(manifest: Manifest, gpus: Sequence[Gpu]) -> RankMap:
+    """Return the map onto GPUs by what NVML shows of them: of a machine with NVLink no other links are asked."""
+    seen = tuple(
+        replace(t, links=tuple(x for x in t.links if x.kind == SHOWN)) if any(x.kind == SHOWN for x in t.links) else t
+        for t in manifest.topologies
+    )
+    return _one_map(manifest.name, seen, machine_of(gpus))
+
+
+def _one_map(name: str, topologies: Sequence[ManifestTopology], there: ManifestTopology) -> RankMap:
+    wanted = list(dict.fromkeys(topologies))
     refused: MachineMismatchError | None = None
     for first in sorted(wanted, key=lambda t: -len(t.links)):
         found = find_map(first, there)
@@ -38,15 +57,7 @@ def rank_map(manifest: Manifest, machine: Machine) -> RankMap:
             refused = refused or error
             continue
         return found
-    raise MachineMismatchError(f"no one map of ranks serves all collectives of {manifest.name}: {refused}")
-
-
-def _machine(machine: Machine) -> ManifestTopology:
-    if isinstance(machine, ManifestTopology):
-        return machine
-    if machine == "nvml":
-        return machine_of(visible(read_inventory(import_pynvml()).gpus))
-    return read_machine(Path(machine))
+    raise MachineMismatchError(f"no one map of ranks serves all collectives of {name}: {refused}")
 
 
 def place_on_devices(manifest: Manifest, addresses: Callable[[], Sequence[str]], nvml: Any = None) -> RankMap | None:
@@ -59,10 +70,12 @@ def place_on_devices(manifest: Manifest, addresses: Callable[[], Sequence[str]],
         gpus = _in_order(read_inventory(import_pynvml() if nvml is None else nvml).gpus, addresses())
     except BackendUnavailableError:
         return None
+    if all(x.kind not in ("", SHOWN) for t in manifest.topologies for x in t.links):
+        return None  # PCIe and the like: NVML does not show how these are wired
     if gpus is None or len(gpus) < max(t.kinds.count("gpu") for t in manifest.topologies):
         return None
     try:
-        found = rank_map(manifest, machine_of(gpus))
+        found = _on_gpus(manifest, gpus)
     except AcclcRuntimeError as error:
         warnings.warn(f"{error}; ranks run on devices in order", RuntimeWarning, stacklevel=4)
         return None

@@ -13,7 +13,7 @@ import pytest
 from conftest import Write
 from nvml_double import NVMLError, relabelled
 
-from acclc.machines.doctor import Check, State, Surroundings, examine, iommu_checks, redirects, run_command
+from acclc.machines.doctor import Check, State, Surroundings, examine, iommu_checks, mpi_checks, redirects, run_command
 from acclc.machines.doctor_cuda import cuda_checks
 
 GPUS = ["0000:06:00.0", "0000:0a:00.0"]
@@ -230,10 +230,15 @@ def test_mpi_is_tried_by_two_ranks(tmp_path: Path) -> None:
         ((0, ""), None, State.BROKEN),
     ):
         here = Surroundings(root=tmp_path, run=answers(second), which=lambda _, w=which: w)
-        line = next(c for c in examine(here, ["mpi"]) if c.what in ("two ranks of MPI", "mpiexec"))
+        line = list(mpi_checks(here))[-1]
+        assert line.what in ("two ranks of MPI", "mpiexec")
         assert (line.state, bool(line.help)) == (state, state is not State.OK)
-        unneeded = next(c for c in examine(here) if c.what == line.what)
-        assert unneeded.state is (State.OK if state is State.OK else State.WARNING)
+
+
+def test_what_is_not_needed_is_a_warning(tmp_path: Path) -> None:
+    here = Surroundings(root=tmp_path, run=lambda _: (1, "No module named 'mpi4py'"))
+    assert states(examine(here))["mpi4py"] is State.WARNING
+    assert states(examine(here, ["mpi"]))["mpi4py"] is State.BROKEN
 
 
 def test_a_package_that_does_not_import_is_broken(tmp_path: Path) -> None:

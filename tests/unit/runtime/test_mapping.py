@@ -224,6 +224,21 @@ def test_the_cuda_backend_gets_devices_by_rank(
     assert "rank_devices" not in given
 
 
+def test_what_nvml_does_not_show_is_not_asked_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "topology box { dgx1 fast\n link pcie { 12 GB/s, kind pcie }\n switch plx\n fast.g <-> plx : pcie }\n"
+        "topology slots { link pcie { 12 GB/s, kind pcie }\n switch plx\n gpu g[2]\n g <-> plx : pcie }\n"
+    )
+    nvml = relabelled(DGX1, [1, 0, 3, 2, 5, 4, 7, 6])
+    monkeypatch.setattr(placement, "import_pynvml", lambda: nvml)
+    box = rt.load(compile_text(text + "broadcast on box { goal latency }", "box").save(tmp_path / "box"))
+    assert box.rank_map().how == "same"
+    slots = rt.load(compile_text(text + "broadcast on slots { goal latency }", "slots").save(tmp_path / "slots"))
+    assert placement.place_on_devices(slots.manifest, lambda: addresses(8)) is None
+    with pytest.raises(MachineMismatchError, match="no links of kind pcie"):
+        slots.rank_map()
+
+
 def test_bad_machine_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     with pytest.raises(DamagedFileError):
