@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import Write
-from nvml_double import DGX1, addresses, relabelled, switched
+from machine_tools import DGX1, Write, addresses, relabelled, switched
 
 from acclc.importers import text_of
 from acclc.importers.model import Imported
@@ -17,6 +16,11 @@ from acclc.machines.discover import discover
 from acclc.recognise import recognise
 from acclc.sema import analyse_text
 from acclc_runtime.devices import read_inventory
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return Write(tmp_path)
 
 
 def topologies(made: Imported) -> tuple[Topology, ...]:

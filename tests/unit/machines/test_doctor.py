@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Write
-from nvml_double import NVMLError, relabelled
+from machine_tools import NVMLError, Write, relabelled
 
 from acclc.machines.doctor import Check, State, Surroundings, examine, iommu_checks, mpi_checks, redirects, run_command
 from acclc.machines.doctor_cuda import cuda_checks
 
 GPUS = ["0000:06:00.0", "0000:0a:00.0"]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return Write(tmp_path)
 
 
 class CudaError(Exception):
