@@ -133,7 +133,7 @@ class Artefact:
             name=self.name,
             compiler=self.compiler,
             reproducible=self.reproducible,
-            topologies=tuple(_topology(c.problem.topology) for c in self.collectives),
+            topologies=tuple(manifest_topology(c.problem.topology) for c in self.collectives),
             collectives=tuple(_collective(c) for c in self.collectives),
             types=self.types,
             ops=self.ops,
@@ -302,13 +302,15 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _topology(topology: Topology) -> ManifestTopology:
+def manifest_topology(topology: Topology) -> ManifestTopology:
+    """Return a machine as the runtime knows it."""
     return ManifestTopology(
         name=topology.name,
         nodes=tuple(n.name for n in topology.nodes),
         kinds=tuple(n.kind.value for n in topology.nodes),
         links=tuple(
-            ManifestLink(x.src, x.dst, x.count, x.cls.name, x.cls.bandwidth, x.cls.latency) for x in topology.links
+            ManifestLink(x.src, x.dst, x.count, x.cls.name, x.cls.bandwidth, x.cls.latency, x.cls.kind)
+            for x in topology.links
         ),
     )
 

@@ -16,6 +16,7 @@ from acclc.artefact import Artefact, CompiledCollective, Proof, Variant
 from acclc.ir import text
 from acclc.ir.problem import Problem
 from acclc.ir.result import Result, Solution
+from acclc.ir.schedule import Schedule
 from acclc.simulate import baselines, shard_bytes, size_ranges
 from acclc.source import Source
 
@@ -41,13 +42,18 @@ class InternalError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to compile. ``time_limit_s``: for each collective; None leaves it to the goal, then to the solver."""
+    """How to compile. ``time_limit_s``: for each collective; None leaves it to the goal, then to the solver.
+
+    ``work``: work units of a search without a time limit; None: the solver's default.
+    """
 
     settings: Mapping[str, int] = field(default_factory=dict)
     without: Sequence[str] = ()
+    degrade: Sequence[str] = ()
     time_limit_s: float | None = None
     seed: int = 0
     workers: int = 1
+    work: float | None = None
 
 
 class Observer(Protocol):
@@ -117,10 +123,12 @@ def _narrowed(analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, ...], tup
     )
 
 
-def compile_problem(problem: Problem, options: Options, observer: Observer) -> CompiledCollective:
-    """Compile one collective: the pipeline below the language."""
+def compile_problem(
+    problem: Problem, options: Options, observer: Observer, known: Sequence[Schedule] = ()
+) -> CompiledCollective:
+    """Compile one collective: the pipeline below the language. ``known``: schedules of it that are there already."""
     started = time.perf_counter()
-    result = synthesize(problem, options, observer)
+    result = synthesize(problem, options, observer, known)
     solutions = _within_sizes(problem, result.solutions)
     ranges = size_ranges(problem, [s.schedule for s in solutions])
     variants = tuple(lower(problem, s, sizes, observer) for s, sizes in zip(solutions, ranges, strict=True))
@@ -152,10 +160,11 @@ def analyse(source: Source, options: Options) -> Analysis:
     from acclc.syntax import parse, parse_link_ref
 
     without = [parse_link_ref(Source("--without", link)) for link in options.without]
-    return sema.analyse(parse(source), settings=options.settings, without=without)
+    degraded = [sema.parse_degraded(link) for link in options.degrade]
+    return sema.analyse(parse(source), settings=options.settings, without=without, degraded=degraded)
 
 
-def synthesize(problem: Problem, options: Options, observer: Observer) -> Result:
+def synthesize(problem: Problem, options: Options, observer: Observer, known: Sequence[Schedule] = ()) -> Result:
     """Problem -> Schedules with bounds and proofs, verified. Raises NoScheduleError if there is none."""
     from acclc.solve.portfolio import solve
     from acclc.solve.protocol import Deadline
@@ -170,7 +179,9 @@ def synthesize(problem: Problem, options: Options, observer: Observer) -> Result
         seed=options.seed,
         workers=options.workers,
         deadline=Deadline.after(seconds),
+        work=options.work if seconds is None else None,
         report=lambda news: observer.progress(problem, news),
+        known=known,
     )
     if not result.solutions:
         raise NoScheduleError(problem, result)

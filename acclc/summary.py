@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acclc.artefact import Artefact, CompiledCollective, Variant
 from acclc.forecast import Headroom, bound_seconds
@@ -14,6 +14,10 @@ from acclc.packings import packing_facts
 from acclc.simulate import chain_latency, size_bytes, step_time
 from acclc.simulate.baselines import RINGED
 from acclc.simulate.sizes import size_words
+
+if TYPE_CHECKING:
+    from acclc.driver import Options
+    from acclc.repair import Repair, Repaired
 
 
 def algbw_GBps(problem: Problem, time_per_byte: Fraction) -> float:  # noqa: N802  GBps is the unit
@@ -189,6 +193,43 @@ def no_schedule_json(name: str, problem: Problem, result: Result, seconds: float
             }
         ],
     }
+
+
+def repair_json(repair: Repair, source: str, folder: str, options: Options, seconds: float) -> dict[str, Any]:
+    """The object that ``acclc repair --json`` prints: that of ``compile``, and what became of what was there."""
+    found = artefact_json(repair.artefact, folder, seconds)
+    for entry, repaired in zip(found["collectives"], repair.collectives, strict=True):
+        entry["before"] = _before_json(repaired)
+        entry["searched"] = repaired.searched
+        for variant in entry["variants"]:
+            variant["kept"] = variant["id"] in repaired.kept
+            variant["same_kernel"] = variant["id"] in repaired.same_kernels
+    return {**found, "repaired": source, "without": list(options.without), "degrade": list(options.degrade)}
+
+
+def _before_json(repaired: Repaired) -> dict[str, Any]:
+    old, problem = repaired.before, repaired.before.problem
+    return {
+        "topology": problem.topology.name,
+        "bound": bound_json(problem, old.proof.bound),
+        "algbw_GBps": best_GBps(old),
+        "variants": [
+            {
+                "id": fate.id,
+                "fate": fate.word,
+                "stays": fate.stays,
+                "lost_links": list(fate.lost),
+                "algbw_GBps": algbw_GBps(problem, fate.before),
+                "algbw_GBps_now": None if fate.now is None else algbw_GBps(problem, fate.now),
+            }
+            for fate in repaired.fates
+        ],
+    }
+
+
+def best_GBps(compiled: CompiledCollective) -> float:  # noqa: N802  GBps is the unit
+    """S / time for large messages of a collective's fastest variant, in GB/s."""
+    return max(algbw_GBps(compiled.problem, v.time_per_byte) for v in compiled.variants)
 
 
 def no_schedule_words(problem: Problem, result: Result) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,85 @@ def import_file(file: Path, with_: Path | None, how: Import) -> Done:
     imported = import_machine(source, how.settings, how.format, beside)
     name = topology_name(how.name or ("machine" if stdin else file.stem), library.names())
     return Done(imported, name, text_of(imported, name, "standard input" if stdin else file.name))
+
+
+def discover_here(settings: tuple[str, ...], name: str, cores: bool = False, root: Path = Path("/")) -> Done:
+    """Look at this machine: its GPUs, or without any (or with ``cores``) its CPU cores. Raises DiagnosticError."""
+    from acclc import library
+    from acclc.machines.discover import discover
+    from acclc_runtime.devices import import_pynvml, read_inventory
+    from acclc_runtime.errors import BackendUnavailableError
+
+    inventory = None
+    if not cores:
+        try:
+            inventory = read_inventory(import_pynvml())
+        except BackendUnavailableError:
+            inventory = None
+    found = discover(root, inventory, settings)
+    chosen = topology_name(name, library.names())
+    return Done(found, chosen, text_of(found, chosen, f"the machine {platform.node() or 'here'}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How to measure: ``engine`` cpu, mpi or cupy; ``ranks`` of the CPU (None: a core each); bytes, repetitions."""
+
+    engine: str = "cpu"
+    ranks: int | None = None
+    size: int = 4 << 20
+    repeats: int = 12
+
+
+def probe_here(how: Probe, name: str) -> tuple[Done, list[str]] | None:
+    """Measure this machine; None on the ranks of MPI that only serve. With the outliers, in words.
+
+    Raises:
+        ProbeError: it cannot be measured; says why.
+    """
+    from acclc import library
+    from acclc.machines import probe
+
+    def done(engine: probe.Engine) -> tuple[Done, list[str]]:
+        sizes = tuple(sorted({8, *(how.size >> shift for shift in (6, 4, 2, 0) if how.size >> shift > 8)}))
+        measured = probe.measure(engine, sizes, how.repeats)
+        found = probe.machine(engine, measured)
+        chosen = topology_name(name, library.names())
+        text = text_of(found, chosen, f"a measurement of {platform.node() or 'this machine'}")
+        return Done(found, chosen, text), probe.outliers(measured)
+
+    match how.engine:
+        case "mpi":
+            from acclc.machines.engine_mpi import MpiEngine, serve, world
+
+            comm = world()
+            if comm.Get_rank() != 0:
+                serve(comm)
+                return None
+            with MpiEngine(comm) as mpi:
+                return done(mpi)
+        case "cupy":
+            from acclc.machines.engine_cupy import CupyEngine, import_cupy
+
+            with CupyEngine(import_cupy(), how.size) as cupy:
+                return done(cupy)
+        case _:
+            from acclc.machines.engine_cpu import CpuEngine
+
+            cores = _cores(how.ranks)
+            with CpuEngine(cores, how.size) as cpu:
+                return done(cpu)
+
+
+def _cores(ranks: int | None) -> list[int]:
+    """One logical CPU of each core; more ranks than cores go round."""
+    import os
+
+    from acclc.machines import sysfs
+
+    found = sysfs.cpus(Path("/"), os.sched_getaffinity(0))
+    cores = list({(c.socket, c.numa, c.core): c.number for c in reversed(found)}.values())[::-1]
+    return cores if ranks is None else [cores[n % len(cores)] for n in range(ranks)]
 
 
 def join_file(box: Path, target: str, hosts: int, fabric: str, wanted: str | None, settings: tuple[str, ...]) -> str:

@@ -69,6 +69,7 @@ def test_the_runtime_imports_nothing_of_the_compiler_and_little_else() -> None:
         "cupy",
         "cupyx",
         "mpi4py",
+        "pynvml",
         "__future__",
     }
     for path in modules(ROOT / "runtime" / "acclc_runtime"):

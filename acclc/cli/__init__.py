@@ -23,7 +23,9 @@ COMMANDS = {
     "simulate": "Time, link loads and what limits them, by the alpha-beta model.",
     "show": "Write the schedule as one interactive page.",
     "trace": "Write a trace for Perfetto or Chrome.",
-    "topo": "List, show, import and join topologies.",
+    "repair": "Mend an artefact where links are gone or slower.",
+    "topo": "List, show, import, join, discover and measure topologies.",
+    "doctor": "Check what acclc needs of this machine, by using it.",
 }
 """Name -> what it does. Each lives in a module of its name here (``compile`` in ``compile_``)."""
 

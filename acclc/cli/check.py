@@ -6,23 +6,24 @@ from pathlib import Path
 
 import click
 
-from acclc.cli.common import file_argument, json_option, parse_settings, print_json
+from acclc.cli.common import file_argument, json_option, machine_options, parse_settings, print_json
 from acclc.cli.failures import FAULT, OK
 
 
 @click.command("check")
 @file_argument
-@click.option("--set", "settings", multiple=True, metavar="N=V", help="Set a parameter of a topology.")
-@click.option("--without", multiple=True, metavar="LINK", help='Take links away: "g[0] <-> g[1]".')
+@machine_options
 @json_option
-def command(file: Path, settings: tuple[str, ...], without: tuple[str, ...], as_json: bool) -> int:
+def command(
+    file: Path, settings: tuple[str, ...], without: tuple[str, ...], degrade: tuple[str, ...], as_json: bool
+) -> int:
     """Report every error and warning of FILE."""
     from acclc.diagnostics import DiagnosticError, render
     from acclc.driver import Options, analyse
     from acclc.syntax import read_source
 
     try:
-        analysis = analyse(read_source(file), Options(parse_settings(settings), tuple(without)))
+        analysis = analyse(read_source(file), Options(parse_settings(settings), tuple(without), tuple(degrade)))
     except DiagnosticError as error:
         if not as_json:
             raise

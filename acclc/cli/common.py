@@ -44,12 +44,25 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")(cast(F, answering))
 
 
-def compile_options(command: F) -> F:
-    """Add the options that say what is compiled and how hard to try."""
+def damage_options(command: F) -> F:
+    """Add ``--without`` and ``--degrade``: links that are gone or slower."""
+    slower = click.option(
+        "--degrade", multiple=True, metavar="LINK=RATE", help='Make links slower: "g[0] <-> g[1] = 10 GB/s".'
+    )
+    gone = click.option("--without", multiple=True, metavar="LINK", help='Take links away: "g[0] <-> g[1]".')
+    return gone(slower(command))
+
+
+def machine_options(command: F) -> F:
+    """Add the options that say of which machine a file is meant: ``--set``, ``--without``, ``--degrade``."""
+    setting = click.option("--set", "settings", multiple=True, metavar="N=V", help="Set a parameter of a topology.")
+    return setting(damage_options(command))
+
+
+def search_options(command: F) -> F:
+    """Add the options that say how hard to try."""
     for option in reversed(
         [
-            click.option("--set", "settings", multiple=True, metavar="N=V", help="Set a parameter of a topology."),
-            click.option("--without", multiple=True, metavar="LINK", help='Take links away: "g[0] <-> g[1]".'),
             click.option(
                 "--time-limit",
                 type=click.FloatRange(min=0, min_open=True),
@@ -85,12 +98,17 @@ def parse_settings(settings: Iterable[str]) -> dict[str, int]:
 
 
 def make_options(
-    settings: Iterable[str], without: Iterable[str], time_limit: float | None, seed: int, workers: int
+    settings: Iterable[str],
+    without: Iterable[str],
+    degrade: Iterable[str],
+    time_limit: float | None,
+    seed: int,
+    workers: int,
 ) -> Options:
-    """Gather the options of :func:`compile_options`."""
+    """Gather the options of :func:`machine_options` and :func:`search_options`."""
     from acclc.driver import Options
 
-    return Options(parse_settings(settings), tuple(without), time_limit, seed, workers)
+    return Options(parse_settings(settings), tuple(without), tuple(degrade), time_limit, seed, workers)
 
 
 def print_json(value: dict[str, Any]) -> None:

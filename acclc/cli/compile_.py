@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from acclc.cli.common import compile_options, file_argument, json_option, make_options, print_json
+from acclc.cli.common import (
+    file_argument,
+    json_option,
+    machine_options,
+    make_options,
+    print_json,
+    search_options,
+)
 from acclc.cli.failures import NO_SCHEDULE, OK
 
 if TYPE_CHECKING:
@@ -21,7 +28,8 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="The artefact's folder [build/FILE]."
 )
-@compile_options
+@machine_options
+@search_options
 @click.option(
     "--emit",
     type=click.Choice(["problem", "bound", "schedule", "program", "kernel", "source"]),
@@ -34,6 +42,7 @@ def command(
     output: Path | None,
     settings: tuple[str, ...],
     without: tuple[str, ...],
+    degrade: tuple[str, ...],
     time_limit: float | None,
     seed: int,
     workers: int,
@@ -50,7 +59,7 @@ def command(
     if emit is not None and (as_json or output is not None):
         raise click.UsageError("--emit prints a level as text and writes no artefact: it goes without --json and -o")
     started = time.perf_counter()
-    options = make_options(settings, without, time_limit, seed, workers)
+    options = make_options(settings, without, degrade, time_limit, seed, workers)
     target = output if output is not None else Path("build") / file.stem
     artefact: Artefact
     with ProgressLine(sys.stderr) as line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import click
@@ -16,9 +17,10 @@ from acclc.artefact import Artefact, CompiledCollective
 from acclc.forecast import Forecast
 from acclc.packings import packing_words
 from acclc.simulate.sizes import size_words
-from acclc.summary import algbw_GBps, gap, gap_words, goal_words, latency_us, range_words, rounds_words
+from acclc.summary import algbw_GBps, best_GBps, gap, gap_words, goal_words, latency_us, range_words, rounds_words
 
 if TYPE_CHECKING:
+    from acclc.repair import Repair, Repaired
     from acclc_runtime.run import RunRow
 
 
@@ -102,6 +104,63 @@ def _print_collective(compiled: CompiledCollective) -> None:
     if not compiled.proof.complete:
         click.echo("  not proven to be the best: better schedules may exist")
     click.echo()
+
+
+def print_repair(repair: Repair, folder: str, seconds: float) -> None:
+    """Print what became of each variant, what there is now, and old, new and bound beside each other."""
+    print_collectives(repair.artefact)
+    for repaired in repair.collectives:
+        click.secho(f"{repaired.before.name}: {_repair_words(repaired)}", bold=True)
+        if repaired.touched:
+            _print_fates(repaired)
+    print_table(
+        ("collective", "GB/s before", "GB/s now", "bound before", "bound now", "gap", "seconds"),
+        [
+            (
+                r.after.name,
+                f"{best_GBps(r.before):.2f}",
+                f"{best_GBps(r.after):.2f}",
+                f"{_bound_GBps(r.before):.2f}",
+                f"{_bound_GBps(r.after):.2f}",
+                gap_words(min(gap(r.after.problem, r.after.proof.bound, v) or Fraction(0) for v in r.after.variants)),
+                f"{r.seconds:.1f}",
+            )
+            for r in repair.collectives
+        ],
+    )
+    click.echo()
+    click.echo(f"verified, written to {folder} in {seconds:.1f} s")
+
+
+def _bound_GBps(compiled: CompiledCollective) -> float:  # noqa: N802  GBps is the unit
+    return algbw_GBps(compiled.problem, compiled.proof.bound.throughput.time_per_byte)
+
+
+def _repair_words(repaired: Repaired) -> str:
+    if not repaired.touched:
+        return "its machine has none of these links: nothing changed"
+    if not repaired.searched:
+        return "every schedule holds as it was"
+    kept = f"kept {', '.join(repaired.kept)}" if repaired.kept else "nothing was kept"
+    made = [v.id for v in repaired.after.variants if v.id not in repaired.kept]
+    return f"{kept}; made anew {', '.join(made)}" if made else kept
+
+
+def _print_fates(repaired: Repaired) -> None:
+    """What became of the variants that were there."""
+    for fate in repaired.fates:
+        if fate.word == "lost":
+            words = f"lost: it used {', '.join(fate.lost)}" if fate.lost else "lost: it does not verify here"
+        elif fate.word == "kept":
+            words = "holds as it was" + ("" if fate.stays else ", and is beaten")
+        else:
+            assert fate.now is not None
+            now = algbw_GBps(repaired.before.problem, fate.now)
+            words = f"holds at {now:.2f} of {algbw_GBps(repaired.before.problem, fate.before):.2f} GB/s"
+            words += "" if fate.stays else ", which is beaten"
+        click.echo(f"  {fate.id}: {words}")
+    if repaired.same_kernels:
+        click.echo(f"  the kernels of {', '.join(repaired.same_kernels)} are the same to the byte")
 
 
 def print_forecast(rows: Iterable[Forecast]) -> None:

@@ -12,6 +12,7 @@ from acclc.ir.problem import Goal, Problem, Topology
 from acclc.sema.collectives import analyse_together, analyse_use
 from acclc.sema.context import Context
 from acclc.sema.custom import analyse_custom
+from acclc.sema.damage import Degraded
 from acclc.sema.elaborate import Elaborator
 from acclc.sema.emit import EmitSettings, read_emit
 from acclc.sema.files import FileScope, Loader, ReadImport, read_beside
@@ -41,12 +42,13 @@ def analyse(
     *,
     settings: Mapping[str, int] | None = None,
     without: Sequence[ast.LinkRef] = (),
+    degraded: Sequence[Degraded] = (),
     read_import: ReadImport = read_beside,
 ) -> Analysis:
     """Return the problems of a file.
 
     ``settings`` replace the defaults of the parameters of that name of the topologies that the file declares;
-    ``without`` takes links away from the topology of every collective.
+    ``without`` takes links away from the topology of every collective, and ``degraded`` makes links of it slower.
 
     Raises:
         DiagnosticError: with every error of the file, and the warnings, in order of place.
@@ -58,7 +60,7 @@ def analyse(
     _check_settings(settings or {}, home, report)
     elaborator = Elaborator(loader, report, home, settings or {})
     emit = read_emit([item for item in file.items if isinstance(item, ast.Emit)], report)
-    context = Context(report, elaborator, home, without, Goal(channels=emit.channels or 1))
+    context = Context(report, elaborator, home, without, Goal(channels=emit.channels or 1), degraded)
     _declared(file, home, context)
     problems = _problems(file, context)
     _check_not_empty(file, report)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from acclc.diagnostics import Label
 from acclc.ir.problem import Goal, NodeKind, Rank, Topology
+from acclc.sema.damage import Degraded, degrade
 from acclc.sema.elaborate import Elaborator
 from acclc.sema.files import FileScope
 from acclc.sema.freeze import freeze, gpu_first, induced
@@ -49,6 +50,8 @@ class Context:
     without: Sequence[ast.LinkRef]
     """Taken away from the topology of every collective."""
     default_goal: Goal
+    degraded: Sequence[Degraded] = ()
+    """Made slower in the topology of every collective."""
     sites: dict[str, Site] = field(default_factory=dict)
 
     def site(self, call: ast.TopologyCall) -> Site | None:
@@ -58,6 +61,8 @@ class Context:
             return None
         for ref in self.without:
             machine = take_away(ref, machine, Scope(), self.report)
+        for harm in self.degraded:
+            machine = degrade(harm, machine, self.report)
         return self.frozen(machine)
 
     def frozen(self, machine: Machine) -> Site:

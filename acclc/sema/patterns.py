@@ -96,7 +96,7 @@ def _no_such_link(
 def take_away(ref: ast.LinkRef, machine: Machine, scope: Scope, report: Report) -> Machine:
     """Return the machine without the links of ``ref``; after an error, the same machine, broken."""
     before = report.attempts
-    remove = _lanes_to_remove(ref, machine, scope, report)
+    remove = lanes_chosen(ref, machine, scope, report)
     if report.attempts > before:
         return replace(machine, broken=True)
     kept = [x for x in range(len(machine.links)) if remove.get(x, 0) < machine.links[x].count]
@@ -114,8 +114,8 @@ def take_away(ref: ast.LinkRef, machine: Machine, scope: Scope, report: Report) 
     return replace(machine, name=name, links=links, budgets=budgets)
 
 
-def _lanes_to_remove(ref: ast.LinkRef, machine: Machine, scope: Scope, report: Report) -> dict[int, int]:
-    """Return how many lanes each link loses: all, or ``n of`` them in each direction between each pair."""
+def lanes_chosen(ref: ast.LinkRef, machine: Machine, scope: Scope, report: Report) -> dict[int, int]:
+    """Return how many lanes of each link ``ref`` chooses: all, or ``n of`` them in each direction of each pair."""
     sides = resolve_sides(ref, machine.names, machine.name, scope, report)
     if ref.count is None:
         lanes = None

@@ -29,23 +29,47 @@ SHARE = 0.5
 
 
 def packings_of(
-    problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report
+    problem: Problem,
+    bound: Bound,
+    known: list[Schedule],
+    budget: Budget,
+    report: Report,
+    pipelined: Sequence[Schedule] = (),
 ) -> list[Packed | Flowed | Mixed]:
     """Return packings that may serve the goal, the best last; none where a known schedule is at the bound already.
 
     They are looked for before the exact search, which would take all the time there is: packing takes little of it.
     Beside the best one there is one with a single tree a shard, where it is shallower: it is sooner filled.
     Of what goes from one place to one place there is a flow in their stead; of what is of several kinds, mixed trees.
+    ``pipelined`` schedules that are there already come first; where one is at the bound, none is looked for.
     """
     unit, least = problem.topology.unit, bound.throughput.time_per_byte
     if problem.goal.kind not in WANTED or not least or unit is None:
         return []
     if any(rounds_per_chunk(s) == bound.rounds_per_chunk for s in known):
         return []
+    there = _there(problem, pipelined)
+    if there and there[-1].time == least:
+        return there
+    return [*there, *_looked_for(problem, bound, budget, report)]
+
+
+def _there(problem: Problem, pipelined: Sequence[Schedule]) -> list[Packed | Flowed | Mixed]:
+    """Schedules that are there already, the best last."""
+    from acclc.solve.packing.check import seconds_per_byte
+    from acclc.solve.packing.variant import Packed
+
+    found: list[Packed | Flowed | Mixed] = [Packed(s, time=seconds_per_byte(problem, s)) for s in pipelined]
+    return sorted(found, key=lambda p: -p.time)
+
+
+def _looked_for(problem: Problem, bound: Bound, budget: Budget, report: Report) -> list[Packed | Flowed | Mixed]:
     from acclc.solve.flow import flow_schedule, point_to_point
     from acclc.solve.mixed import mixed_schedule
     from acclc.solve.packing import packed_schedule
 
+    least, unit = bound.throughput.time_per_byte, problem.topology.unit
+    assert unit is not None
     left = budget.deadline.remaining()
     deadline = Deadline.after(None if left is None else left * SHARE)
     if family(problem) is None and point_to_point(problem):
@@ -117,7 +141,7 @@ def _notes(packed: Packed | Flowed | Mixed, bound: Bound) -> tuple[str, ...]:
 
 
 def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction) -> Result:
-    """Put a schedule that is better than all others at the end of a result."""
+    """Put a schedule that is better than all others at the end of a result; a pipelined one that is as deep goes."""
     met = time == result.bound.throughput.time_per_byte
     added = Solution(replace(schedule, optimal=("throughput",) if met else ()))
     if problem.goal.kind is GoalKind.BANDWIDTH:
@@ -125,4 +149,5 @@ def _added(problem: Problem, result: Result, schedule: Schedule, time: Fraction)
         notes = () if met else result.notes  # why a search ended says nothing where there is no better
         return replace(result, status=status, solutions=(added,), complete=met or result.complete, notes=notes)
     status = Status.FEASIBLE if result.status in (Status.UNKNOWN, Status.FALLBACK) else result.status
-    return replace(result, status=status, solutions=(*result.solutions, added))
+    others = (s for s in result.solutions if not s.schedule.pipelined or s.schedule.steps < schedule.steps)
+    return replace(result, status=status, solutions=(*others, added))

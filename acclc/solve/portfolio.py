@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from acclc.ir.problem import GoalKind, Problem
@@ -27,20 +28,29 @@ def solve(
     seed: int = 0,
     workers: int = 1,
     deadline: Deadline | None = None,
+    work: float | None = None,
     report: Report = silent,
+    known: Sequence[Schedule] = (),
 ) -> Result:
     """Return schedules for a problem: a frontier in order of steps, as its goal and limits ask.
 
     ``deadline``: by the wall clock; without one the search is limited by counted work only, so that the result can
-    be reproduced. Raises ``acclc.bounds.UnreachableError`` where data cannot reach a rank that needs it.
+    be reproduced (``work`` units; None: the default, or what the deadline grants). ``known``: sound schedules of the
+    problem that are there already; the search starts from them. Raises ``acclc.bounds.UnreachableError`` where data
+    cannot reach a rank that needs it.
     """
-    return Portfolio().solve(problem, Budget(deadline or Deadline(), seed=seed, workers=workers), report)
+    budget = Budget(deadline or Deadline(), work, seed=seed, workers=workers)
+    return Portfolio(tuple(known)).solve(problem, budget, report)
 
 
 class Portfolio:
-    """Greedy, then exact; the registry's ``portfolio``."""
+    """Greedy, then exact; the registry's ``portfolio``. ``known`` schedules take part, and are kept among equals."""
 
     name = "portfolio"
+
+    def __init__(self, known: tuple[Schedule, ...] = ()) -> None:
+        self._stepped = [s for s in known if not s.pipelined]
+        self._pipelined = [s for s in known if s.pipelined]
 
     def solve(self, problem: Problem, budget: Budget, report: Report) -> Result:
         """Return the best of both solvers. An interrupt ends the search and keeps what there is."""
@@ -49,14 +59,14 @@ class Portfolio:
         if refusal is not None:
             return Result(Status.INFEASIBLE, (), bound, refusal)
         started = time.monotonic()
-        fallback = limits.admitted(problem, _fallback(problem, report))
+        fallback = limits.admitted(problem, [*self._stepped, *_fallback(problem, report)])
         if fallback:
             best = min(map(rounds_per_chunk, fallback))
             report(Progress(f"greedy: {len(fallback)} schedules", best, bound.rounds_per_chunk))
         from acclc.solve.exact import INTERRUPTED, search
 
         try:
-            packings = packings_of(problem, bound, fallback, budget, report)
+            packings = packings_of(problem, bound, fallback, budget, report, self._pipelined)
         except KeyboardInterrupt:
             packings, exact = [], Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
         else:

@@ -35,6 +35,10 @@ class JoinError(AcclcRuntimeError):
     """A communicator cannot be made: a rank is missing, there twice, of another world size or another artefact."""
 
 
+class MachineMismatchError(AcclcRuntimeError):
+    """The machine has not the links that an artefact was compiled for, under no numbering of its GPUs."""
+
+
 class MismatchError(AcclcRuntimeError):
     """The ranks of a group call different things: collective, variant, count, type, operator or place."""
 

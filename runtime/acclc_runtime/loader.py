@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from acclc_runtime.communicator import LocalGroup
 from acclc_runtime.errors import DamagedFileError
 from acclc_runtime.manifest import Manifest, ManifestCollective, read_manifest
+from acclc_runtime.mapping import RankMap
+from acclc_runtime.placement import Machine, place_on_devices, rank_map
 from acclc_runtime.selection import size_range
+from acclc_runtime.settings import say
 
 if TYPE_CHECKING:
     from acclc_runtime.memory.communicator import Communicator
@@ -91,6 +94,7 @@ class Artefact:
         *,
         timeout_s: float | None = None,
         fallback: bool | None = None,
+        machine: Machine | None = None,
         **options: object,
     ) -> LocalGroup:
         """Return a group of all ranks in this process, on ``backend``: cpu, cuda or numpy.
@@ -99,10 +103,37 @@ class Artefact:
         option of the cpu backend, makes that an error. ``timeout_s`` bounds a wait without progress (seconds;
         default ACCLC_TIMEOUT, else 60). Other options are the backend's.
 
+        On GPUs each rank runs on the one that has its links: the machine that the artefact was compiled for is looked
+        for among the devices (by NVML, where that is installed; ``devices`` or ``layout="one"`` leave it out), and
+        the map is printed unless it is the identity. ``machine`` says what the machine is instead, see ``rank_map``;
+        then it is an error if it is another one.
+
         Raises:
             BackendUnavailableError: the backend cannot run here; says what is missing.
+            MachineMismatchError: ``machine`` has not the links that the artefact was compiled for.
         """
+        found = None
+        if machine is not None:
+            found = self.rank_map(machine)
+            say(found.words())
+        elif backend == "cuda" and not options.get("devices") and options.get("layout") != "one":
+            found = place_on_devices(self.manifest, _device_addresses)
+        if found is not None and backend == "cuda":
+            options = {**options, "rank_devices": found.devices}
         return LocalGroup(self.folder, self.manifest, backend, timeout_s=timeout_s, fallback=fallback, **options)
+
+    def rank_map(self, machine: Machine = "nvml") -> RankMap:
+        """Return which GPU of ``machine`` plays each rank: the machine compiled for is found within it.
+
+        ``machine``: ``nvml`` for the GPUs that this process sees (CUDA_VISIBLE_DEVICES by index, UUID or PCI address
+        is respected), the path of a machine file (``acclc topo show BOX --machine FILE`` writes it), or a topology of
+        a manifest.
+
+        Raises:
+            MachineMismatchError: it has not these links, under any numbering; says which.
+            BackendUnavailableError: NVML cannot be read here.
+        """
+        return rank_map(self.manifest, machine)
 
     def join(
         self,
@@ -166,6 +197,12 @@ class Artefact:
                     f"rounds {variant.rounds}, channels {variant.channels}: for {size_range(variant)}"
                 )
         return "\n".join(lines)
+
+
+def _device_addresses() -> tuple[str, ...]:
+    from acclc_runtime.backends.cuda_memory import device_addresses
+
+    return device_addresses()
 
 
 def load(path: str | os.PathLike[str]) -> Artefact:

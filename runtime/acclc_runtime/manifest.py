@@ -38,6 +38,8 @@ class ManifestLink:
     link_class: str
     bandwidth: Fraction
     latency: Fraction
+    kind: str = ""
+    """nvlink, xgmi, pcie, net, shm, host, or empty."""
 
 
 @dataclass(frozen=True, slots=True)

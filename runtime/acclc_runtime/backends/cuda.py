@@ -59,6 +59,8 @@ class CudaOptions:
 
     layout: str = "auto"
     devices: tuple[int, ...] = ()
+    rank_devices: tuple[int, ...] = ()
+    """Device ids by global rank, where the machine of the artefact was found in this one."""
     threads: int = 256
     slice_bytes: int = SLICE_BYTES
 
@@ -71,7 +73,12 @@ class CudaOptions:
             raise ArgumentError(f"slice_bytes={self.slice_bytes!r} is no whole number from 64 on")
 
 
-def _import_cupy() -> Any:
+def import_cupy() -> Any:
+    """Return cupy, with a device that it can use.
+
+    Raises:
+        BackendUnavailableError: there is none; says what is missing.
+    """
     try:
         import cupy
     except ImportError as error:
@@ -213,7 +220,7 @@ class CudaBackend:
         except TypeError as error:
             raise ArgumentError(f"cuda backend: {str(error).removeprefix('CudaOptions.__init__() ')}") from None
         self._artefact = artefact
-        self._cupy = _import_cupy()
+        self._cupy = import_cupy()
         self._lock = threading.Lock()
         self._memories: dict[str, _Memory] = {}
         self._kernels: dict[tuple[str, Instance, bool, int], Any] = {}
@@ -285,6 +292,8 @@ class CudaBackend:
         """Return the device of each rank of the group."""
         ranks, present = len(collective.ranks), self._cupy.cuda.runtime.getDeviceCount()
         chosen = self.options.devices
+        if not chosen and self.options.rank_devices:
+            chosen = tuple(self.options.rank_devices[rank] for rank in collective.ranks)
         layout = self.options.layout
         if layout == "auto":
             enough = len(chosen) >= ranks if chosen else present >= ranks

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from acclc_runtime.devices import pci_address
+
 
 def wrap(address: int, nbytes: int, owner: Any, device: int) -> Any:
     """Return memory of ``device`` as an array of bytes; ``owner`` is kept alive by it."""
@@ -19,3 +21,15 @@ def empty(shape: int | tuple[int, ...], dtype: Any, device: int) -> Any:
 
     with cupy.cuda.Device(device):
         return cupy.empty(shape, dtype)
+
+
+def device_addresses() -> tuple[str, ...]:
+    """Return the PCI address of each device, by CUDA's ordinals.
+
+    Raises:
+        BackendUnavailableError: no cupy, no driver or no device.
+    """
+    from acclc_runtime.backends.cuda import import_cupy
+
+    runtime = import_cupy().cuda.runtime
+    return tuple(pci_address(runtime.deviceGetPCIBusId(d)) for d in range(runtime.getDeviceCount()))

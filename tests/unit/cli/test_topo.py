@@ -149,3 +149,19 @@ def test_from_a_pasted_matrix_to_a_schedule_in_three_commands(acclc: Invoke, tmp
     assert summary["verified"] is True
     assert acclc("show", tmp_path / "build", "-o", tmp_path / "box.html").code == 0
     assert "<script" in (tmp_path / "box.html").read_text()
+
+
+def test_map_says_which_gpu_plays_each_rank(acclc: Invoke, box: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.accl").write_text("all_gather on dgx1 { goal latency }\n")
+    assert acclc("compile", tmp_path / "x.accl", "-o", tmp_path / "x").code == 0
+    done = acclc("topo", "map", tmp_path / "x", box, "--json")
+    assert done.code == 0
+    found = json.loads(done.out)
+    assert (found["wanted"], found["machine"], found["how"]) == ("dgx1", "box", "same")
+    assert sorted(found["devices"]) == list(range(8))
+    assert acclc("topo", "show", box, "--machine", tmp_path / "box.json").code == 0
+    again = acclc("topo", "map", tmp_path / "x", tmp_path / "box.json")
+    assert again.out.startswith("box is dgx1; ranks: 0 on fast.g[")
+    other = acclc("topo", "map", tmp_path / "x", "ring(8)")
+    assert other.code == 1
+    assert "error: ring(8) " in other.err
