@@ -12,13 +12,9 @@ from acclc.solve import limits
 from acclc.solve.frontier import Unreachable, bound_of, mark_optimal, non_dominated, rounds_per_chunk
 from acclc.solve.greedy import schedules_of
 from acclc.solve.pipelined import packings_of, tightened, with_packings
+from acclc.solve.policy import step_search
 from acclc.solve.protocol import Budget, Deadline, Progress, Report, silent
-
-SHORT_WORK = 0.5
-"""Work units of the search for steps where a packing has reached all that the goal asks for."""
-LARGE = 500_000
-"""Shards times links: of more no search for steps is made beside a packing, since to set it up would take minutes."""
-NO_STEPS = "schedules in steps were not searched for: to set the search up would take too long"
+from acclc.solve.sized import Sized, schedules_for_sizes, with_sizes
 
 
 def solve(
@@ -57,28 +53,23 @@ class Portfolio:
 
         try:
             packings = packings_of(problem, bound, fallback, budget, report)
+            sized = schedules_for_sizes(problem, bound, budget, report)
         except KeyboardInterrupt:
-            packings, exact = [], Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
+            packings, sized = [], Sized()
+            exact = Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
         else:
             bound = tightened(problem, bound, packings)
-            met = any(p.time == bound.throughput.time_per_byte for p in packings)
-            if problem.goal.kind is GoalKind.BANDWIDTH and met:
-                # as fast in steps would be nicer, since nothing waits for a slice, but it is not worth a long search
-                budget = replace(budget, work=min(budget.granted, SHORT_WORK))
-            made = any(p.schedule is not None for p in packings)
-            if problem.goal.kind is GoalKind.BANDWIDTH and made and _too_large_for_steps(problem):
-                exact = Result(Status.UNKNOWN, (), bound, (), False, notes=(NO_STEPS,))
+            steps = step_search(problem, bound, packings, sized.schedules)
+            if steps.wanted:
+                exact = search(problem, bound, fallback, steps.limited(budget), report)
             else:
-                exact = search(problem, bound, fallback, budget, report)
+                exact = Result(Status.UNKNOWN, (), bound, (), False, notes=(steps.note,))
         result = _merged(problem, bound, exact, fallback)
+        result = with_sizes(problem, result, sized)
         result = with_packings(problem, result, packings)
         result = replace(result, notes=(*result.notes, *_unused_abilities(problem, bound)))
         seconds = time.monotonic() - started
         return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))
-
-
-def _too_large_for_steps(problem: Problem) -> bool:
-    return len(problem.shards) * len(problem.topology.links) > LARGE
 
 
 def _unused_abilities(problem: Problem, bound: Bound) -> tuple[str, ...]:

@@ -85,9 +85,7 @@ def _operands(
     return found
 
 
-def _outputs(
-    machine: TimedMachine, problem: Problem, chunks: int, transfers: Sequence[Transfer]
-) -> tuple[Output, ...]:
+def _outputs(machine: TimedMachine, problem: Problem, chunks: int, transfers: Sequence[Transfer]) -> tuple[Output, ...]:
     arrived: dict[tuple[Rank, ChunkId], list[TransferId]] = {}
     for t in transfers:
         arrived.setdefault((t.dst, t.chunk), []).append(t.id)
@@ -110,5 +108,3 @@ def _rounds(machine: TimedMachine, transfers: Sequence[Transfer]) -> tuple[int, 
         for row, times in network.by_path[t.path].rows:
             load[row] = load.get(row, 0) + times
     return tuple(max(ceil(n / network.capacity[row]) for row, n in load.items()) for load in loads)
-
-

@@ -1,4 +1,4 @@
-"""What a timed search can do: copies, and reductions to one rank each, which are copies on the machine seen backward."""
+"""What a timed search can do: copies, and reductions to one rank each, which are copies seen backward."""
 
 from __future__ import annotations
 
