@@ -19,6 +19,9 @@ from acclc.solve.protocol import Budget, Deadline, Progress, Report
 if TYPE_CHECKING:
     from acclc.solve.flow.variant import Flowed
     from acclc.solve.packing.variant import Packed
+    from acclc.solve.timed.laid import Laid
+
+    Pipeline = Packed | Flowed | Laid
 
 WANTED = (GoalKind.BANDWIDTH, GoalKind.PARETO, GoalKind.SIZES)
 """Goals that a better throughput serves."""
@@ -29,12 +32,13 @@ SHARE = 0.5
 
 def packings_of(
     problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report
-) -> list[Packed | Flowed]:
+) -> list[Pipeline]:
     """Return packings that may serve the goal, the best last; none where a known schedule is at the bound already.
 
     They are looked for before the exact search, which would take all the time there is: packing takes little of it.
     Beside the best one there is one with a single tree a shard, where it is shallower: it is sooner filled.
-    Of what goes from one place to one place there is a flow in their stead.
+    Of what goes from one place to one place there is a flow in their stead; of other demands that are not of all ranks,
+    and where only some may pass on data, trees that are laid one by one.
     """
     unit, least = problem.topology.unit, bound.throughput.time_per_byte
     if problem.goal.kind not in WANTED or not least or unit is None:
@@ -43,6 +47,7 @@ def packings_of(
         return []
     from acclc.solve.flow import flow_schedule, point_to_point
     from acclc.solve.packing import packed_schedule
+    from acclc.solve.timed import laid_schedule
 
     left = budget.deadline.remaining()
     deadline = Deadline.after(None if left is None else left * SHARE)
@@ -53,7 +58,11 @@ def packings_of(
         return [flow]
     best = packed_schedule(problem, deadline, bound=least)
     if best.schedule is None:
-        return [best]
+        laid = None if best.cut else laid_schedule(problem, deadline, least)
+        if laid is None or laid.schedule is None:
+            return [best]
+        report(Progress(f"trees: {laid.schedule.id}", laid.time * unit, bound.rounds_per_chunk))
+        return [laid]
     report(Progress(f"packing: {best.schedule.id}", best.time * unit, bound.rounds_per_chunk))
     if problem.goal.kind is GoalKind.BANDWIDTH:
         return [best]
@@ -62,7 +71,7 @@ def packings_of(
     return [simple, best] if shallower else [best]
 
 
-def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed]) -> Bound:
+def tightened(problem: Problem, bound: Bound, packings: Sequence[Pipeline]) -> Bound:
     """Return the bound, or a greater one that a flow brought the proof of: by symmetries it solves larger programs."""
     for packed in packings:
         if packed.certificate is not None:
@@ -75,7 +84,7 @@ def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed
     return bound
 
 
-def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | Flowed]) -> Result:
+def with_packings(problem: Problem, result: Result, packings: Sequence[Pipeline]) -> Result:
     """Add pipelined schedules to the end of a result where they are strictly better in throughput.
 
     For the goal ``bandwidth`` one takes the place of the others. The stepped ones keep their proofs.
@@ -96,7 +105,7 @@ def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | 
     return replace(result, notes=(*result.notes, *_notes(packings[-1], result.bound)))
 
 
-def _notes(packed: Packed | Flowed, bound: Bound) -> tuple[str, ...]:
+def _notes(packed: Pipeline, bound: Bound) -> tuple[str, ...]:
     """What k the optimum would have needed, and what it costs that another was taken; or why the bound is not met."""
     if packed.loss:
         exact = f"k = {packed.exact_k} units a shard" if packed.exact_k else "more units a shard than were looked at"

@@ -18,8 +18,7 @@ from acclc.ir.schedule import Schedule
 from acclc.solve.protocol import Budget
 
 if TYPE_CHECKING:
-    from acclc.solve.flow.variant import Flowed
-    from acclc.solve.packing.variant import Packed
+    from acclc.solve.pipelined import Pipeline
 
 SHORT_WORK = 0.5
 """Work units of a search that can bring little."""
@@ -48,7 +47,7 @@ class StepSearch:
 
 
 def step_search(
-    problem: Problem, bound: Bound, pipelines: Sequence[Packed | Flowed], timed: Sequence[Schedule] = ()
+    problem: Problem, bound: Bound, pipelines: Sequence[Pipeline], timed: Sequence[Schedule] = ()
 ) -> StepSearch:
     """Say how steps are to be searched for, once pipelines, and schedules for the goal's sizes, are known."""
     made = [(p.schedule, p.time) for p in pipelines if p.schedule is not None]

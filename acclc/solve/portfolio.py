@@ -53,7 +53,8 @@ class Portfolio:
 
         try:
             packings = packings_of(problem, bound, fallback, budget, report)
-            sized = schedules_for_sizes(problem, bound, budget, report)
+            pipelines = [p.schedule for p in packings if p.schedule is not None]
+            sized = schedules_for_sizes(problem, bound, pipelines, budget, report)
         except KeyboardInterrupt:
             packings, sized = [], Sized()
             exact = Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))

@@ -26,8 +26,13 @@ class Sized:
     clock_cut: bool = False
 
 
-def schedules_for_sizes(problem: Problem, bound: Bound, budget: Budget, report: Report) -> Sized:
-    """Return schedules for a few sizes of the goal's range, at most one a size; none without such a goal."""
+def schedules_for_sizes(
+    problem: Problem, bound: Bound, pipelines: Sequence[Schedule], budget: Budget, report: Report
+) -> Sized:
+    """Return schedules for a few sizes of the goal's range, at most one a size; none without such a goal.
+
+    ``pipelines`` that are known already give their trees.
+    """
     goal = problem.goal
     if goal.kind is not GoalKind.SIZES or goal.min_bytes is None or goal.max_bytes is None:
         return Sized()
@@ -40,7 +45,8 @@ def schedules_for_sizes(problem: Problem, bound: Bound, budget: Budget, report: 
     found: dict[str, Schedule] = {}
     for size in sizes:
         spending.left = budget.granted * SHARE * WORK_PER_UNIT / len(sizes)
-        timed = timed_schedules(problem, max(1, shard_bytes(problem, size)), bound.throughput.time_per_byte, spending)
+        shard = max(1, shard_bytes(problem, size))
+        timed = timed_schedules(problem, shard, bound.throughput.time_per_byte, spending, pipelines)
         admitted = {s.id: s for s in limits.admitted(problem, [t.schedule for t in timed])}
         if admitted:
             best = list(admitted.values())[-1]

@@ -9,7 +9,7 @@ circuits do: McMurchie and Ebeling, PathFinder, 1995).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from acclc.ir.problem import Rank, ShardId
@@ -43,7 +43,6 @@ class Tariff:
 
     aim: int
     steepness: float
-    sweeps: int
 
     def price(self, load: int) -> float:
         """The price of a row's time."""
@@ -51,38 +50,45 @@ class Tariff:
         return used * (0.25 + self.steepness * used * used * used)
 
 
-class Router:
-    """Lays the trees of items, and knows the load of every row."""
+class Loads:
+    """The load of every row, in ticks, and its price; routers of one machine, forward and backward, may share it."""
 
-    def __init__(self, machine: TimedMachine, items: Sequence[Item], tariff: Tariff) -> None:
-        self.machine, self.items, self.tariff = machine, items, tariff
-        self.load = [0] * len(machine.capacity)
-        self.price = [0.0] * len(machine.capacity)
-        self.trees: list[Tree] = [()] * len(items)
+    def __init__(self, rows: int, tariff: Tariff) -> None:
+        self._tariff = tariff
+        self.load = [0] * rows
+        self.price = [0.0] * rows
 
-    def routed(self) -> Iterator[list[Tree]]:
-        """Yield the trees of all items after every sweep; nothing where some end is out of reach."""
-        for _ in range(self.tariff.sweeps):
-            for number, item in enumerate(self.items):
-                self._book(self.trees[number], -1)
-                tree = self._grown(item)
-                if tree is None:
-                    return
-                self.trees[number] = tree
-                self._book(tree, 1)
-            yield list(self.trees)
-
-    def _book(self, tree: Tree, sign: int) -> None:
+    def book(self, tree: Tree, sign: int) -> None:
+        """Add a tree, or take it off."""
         touched: dict[int, None] = {}
         for hop in tree:
             for row, busy in hop.way.rows:
                 self.load[row] += sign * busy
                 touched[row] = None
         for row in touched:
-            self.price[row] = self.tariff.price(self.load[row])
+            self.price[row] = self._tariff.price(self.load[row])
+
+
+class Router:
+    """Lays the trees of items."""
+
+    def __init__(self, machine: TimedMachine, items: Sequence[Item], loads: Loads) -> None:
+        self.machine, self.items, self.loads = machine, items, loads
+        self.trees: list[Tree] = [()] * len(items)
+
+    def sweep(self) -> bool:
+        """Lay every item anew; return whether all their ends can be reached."""
+        for number, item in enumerate(self.items):
+            self.loads.book(self.trees[number], -1)
+            tree = self._grown(item)
+            if tree is None:
+                return False
+            self.trees[number] = tree
+            self.loads.book(tree, 1)
+        return True
 
     def _cost(self, way: Way) -> float:
-        price = self.price
+        price = self.loads.price
         cost = float(way.delay + way.sending)
         for row, busy in way.rows:
             cost += busy * price[row]

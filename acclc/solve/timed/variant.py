@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
@@ -12,12 +12,13 @@ from acclc.ir.schedule import Schedule
 from acclc.solve import network as networks
 from acclc.solve.items import meeting_ranks, needs_meeting
 from acclc.solve.network import Network
-from acclc.solve.protocol import Deadline
 from acclc.solve.shared import PIECES, compose, piece_problems
 from acclc.solve.timed.assemble import schedule_of
 from acclc.solve.timed.clock import Clock, Move, moves_of
 from acclc.solve.timed.machine import TICKS, TimedMachine
-from acclc.solve.timed.routes import Router, Tariff, Tree
+from acclc.solve.timed.routes import Loads, Router, Tariff, Tree
+from acclc.solve.timed.seeds import trees_of
+from acclc.solve.timed.spending import Spending
 from acclc.solve.timed.task import TimedTask, hindrance, task_of
 
 CHUNKS = (1, 2, 4, 8, 16)
@@ -32,23 +33,6 @@ WORTH = Fraction(1, 200)
 MOST_MOVES = 40_000
 
 
-@dataclass(slots=True)
-class Spending:
-    """What the search may still cost, in ways looked at; and the moment at which it must end."""
-
-    left: float
-    deadline: Deadline
-    clock_cut: bool = False
-
-    def affords(self, cost: float) -> bool:
-        """Whether a run of so much may begin; if so, it is paid."""
-        self.clock_cut |= self.deadline.expired
-        if self.clock_cut or cost > self.left:
-            return False
-        self.left -= cost
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class Timed:
     """A schedule for shards of ``shard_bytes``; ``seconds``: its time, to be judged by the simulator."""
@@ -58,16 +42,20 @@ class Timed:
     schedule: Schedule
 
 
-def timed_schedules(problem: Problem, shard_bytes: int, least: Fraction, spending: Spending) -> list[Timed]:
+def timed_schedules(
+    problem: Problem, shard_bytes: int, least: Fraction, spending: Spending, pipelines: Sequence[Schedule] = ()
+) -> list[Timed]:
     """Return schedules for shards of one size, the best last; none where the problem is of another sort.
 
-    ``least``: seconds a byte of shard that no schedule undercuts: the load that is aimed at.
+    ``least``: seconds a byte of shard that no schedule undercuts: the load that is aimed at. ``pipelines``: others'
+    schedules, whose trees are timed as well.
     """
     if problem.reduces and any(map(needs_meeting, problem.shards)):
         return _composed(problem, shard_bytes, least, spending)
     if hindrance(problem) or not _sensible(problem):
         return []
-    return list(_better(problem, networks.of_problem(problem), shard_bytes, least, spending))
+    size = _Size(problem, networks.of_problem(problem), shard_bytes, least, tuple(pipelines))
+    return list(_better(size, spending))
 
 
 def _sensible(problem: Problem) -> bool:
@@ -75,17 +63,25 @@ def _sensible(problem: Problem) -> bool:
     return len(problem.topology.ranks) > 1 and problem.topology.unit is not None
 
 
-def _better(
-    problem: Problem, network: Network, shard_bytes: int, least: Fraction, spending: Spending
-) -> Iterator[Timed]:
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What is timed: a problem on its network, for shards of one size."""
+
+    problem: Problem
+    network: Network
+    shard_bytes: int
+    least: Fraction
+    pipelines: tuple[Schedule, ...] = ()
+
+
+def _better(size: _Size, spending: Spending) -> Iterator[Timed]:
     """Yield schedules with ever more chunks, each better than those before it."""
-    most = problem.goal.chunks
+    most = size.problem.goal.chunks
     best: Timed | None = None
     for chunks in CHUNKS:
         if most is not None and chunks > most:
             return
-        task = task_of(problem, chunks)
-        found = _best_of(problem, network, task, chunks, shard_bytes, least, spending)
+        found = _best_of(size, task_of(size.problem, chunks), chunks, spending)
         if found is None or (best is not None and found.seconds >= best.seconds * (1 - WORTH)):
             if found is not None and best is not None and found.seconds < best.seconds:
                 yield found
@@ -94,39 +90,47 @@ def _better(
         yield best
 
 
-def _best_of(
-    problem: Problem,
-    network: Network,
-    task: TimedTask,
-    chunks: int,
-    shard_bytes: int,
-    least: Fraction,
-    spending: Spending,
-) -> Timed | None:
-    """Lay trees at a few tariffs, time those of every sweep, and make the schedule of the best."""
-    machine = TimedMachine(network, max(Fraction(1, chunks), Fraction(shard_bytes, chunks)), task.reverse)
-    best: tuple[float, list[Move], list[Tree]] | None = None
-    for steepness in STEEPNESS:
-        if not spending.affords(_cost(machine, task)):
-            break
-        tariff = Tariff(max(1, int(least * shard_bytes * TICKS)), steepness, SWEEPS)
-        for trees in Router(machine, task.items, tariff).routed():
-            moves = moves_of(trees)
-            end = Clock(machine, moves).run()
-            if best is None or end < best[0]:
-                best = (end, moves, trees)
+def _best_of(size: _Size, task: TimedTask, chunks: int, spending: Spending) -> Timed | None:
+    """Time the trees that are laid at a few tariffs, those of every sweep; make the schedule of the best."""
+    chunk_bytes = max(Fraction(1, chunks), Fraction(size.shard_bytes, chunks))
+    machine = TimedMachine(size.network, chunk_bytes, task.reverse)
+    best: tuple[float, list[Move], Sequence[Tree]] | None = None
+    for trees in _trees(size, machine, task, chunks, spending):
+        moves = moves_of(trees)
+        end = Clock(machine, moves).run()
+        if best is None or end < best[0]:
+            best = (end, moves, trees)
     if best is None:
         return None
-    end, moves, trees = best
-    return Timed(shard_bytes, Fraction(end) / TICKS, schedule_of(problem, machine, chunks, task.items, trees, moves))
+    end, moves, chosen = best
+    schedule = schedule_of(size.problem, machine, chunks, task.items, chosen, moves)
+    return Timed(size.shard_bytes, Fraction(end) / TICKS, schedule)
 
 
-def _cost(machine: TimedMachine, task: TimedTask) -> float:
-    """About how many ways a run looks at; endless where it has too many moves."""
+def _trees(
+    size: _Size, machine: TimedMachine, task: TimedTask, chunks: int, spending: Spending
+) -> Iterator[Sequence[Tree]]:
+    for pipeline in size.pipelines:
+        seeded = trees_of(pipeline, machine, task.items, chunks)
+        if seeded is not None and spending.affords(_cost(machine, task, 0)):
+            yield seeded
+    for steepness in STEEPNESS:
+        if not spending.affords(_cost(machine, task, SWEEPS)):
+            return
+        tariff = Tariff(max(1, int(size.least * size.shard_bytes * TICKS)), steepness)
+        router = Router(machine, task.items, Loads(len(machine.capacity), tariff))
+        for _ in range(SWEEPS):
+            if not router.sweep():
+                return
+            yield list(router.trees)
+
+
+def _cost(machine: TimedMachine, task: TimedTask, sweeps: int) -> float:
+    """About how many ways so many sweeps look at (nought: trees are only timed); endless of too many moves."""
     moves = sum(len(set(item.ends) - set(item.starts)) for item in task.items)
     if moves > MOST_MOVES:
         return float("inf")
-    return SWEEPS * (len(task.items) * len(machine.ways) + MOVE_COST * moves)
+    return sweeps * len(task.items) * len(machine.ways) + max(1, sweeps) * MOVE_COST * moves
 
 
 # -- reductions that several ranks need -------------------------------------------------------------------------------
@@ -171,5 +175,6 @@ def _one(part: Problem, piece_bytes: int, pieces: int, least: Fraction, spending
     free = replace(part, goal=replace(part.goal, chunks=None))
     if hindrance(free):
         return None
-    found = list(_better(free, networks.of_problem(free), piece_bytes, least * pieces / 2, spending))
+    size = _Size(free, networks.of_problem(free), piece_bytes, least * pieces / 2)
+    found = list(_better(size, spending))
     return found[-1] if found else None
