@@ -31,19 +31,26 @@ SHARE = 0.5
 
 
 def packings_of(
-    problem: Problem, bound: Bound, known: list[Schedule], budget: Budget, report: Report
+    problem: Problem,
+    bound: Bound,
+    known: list[Schedule],
+    budget: Budget,
+    report: Report,
+    least: Fraction | None = None,
 ) -> list[Pipeline]:
     """Return packings that may serve the goal, the best last; none where a known schedule is at the bound already.
 
     They are looked for before the exact search, which would take all the time there is: packing takes little of it.
     Beside the best one there is one with a single tree a shard, where it is shallower: it is sooner filled.
     Of what goes from one place to one place there is a flow in their stead; of other demands that are not of all ranks,
-    and where only some may pass on data, trees that are laid one by one.
+    and where only some may pass on data, trees that are laid one by one. ``least``: seconds a byte of shard, proven of
+    all schedules that keep to the hints.
     """
-    unit, least = problem.topology.unit, bound.throughput.time_per_byte
+    unit = problem.topology.unit
+    least = bound.throughput.time_per_byte if least is None else least
     if problem.goal.kind not in WANTED or not least or unit is None:
         return []
-    if any(rounds_per_chunk(s) == bound.rounds_per_chunk for s in known):
+    if any(rounds_per_chunk(s) == least * unit for s in known):
         return []
     from acclc.solve.flow import flow_schedule, point_to_point
     from acclc.solve.packing import packed_schedule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from fractions import Fraction
 
 from acclc.ir.problem import GoalKind, Problem
 from acclc.ir.result import Bound, Excluded, Result, Solution, Status
@@ -52,11 +53,12 @@ class Portfolio:
         from acclc.solve.exact import INTERRUPTED, search
 
         try:
-            packings = packings_of(problem, bound, fallback, budget, report)
+            hinted = _least_under_hint(problem, bound)
+            packings = packings_of(problem, bound, fallback, budget, report, hinted)
             pipelines = [p.schedule for p in packings if p.schedule is not None]
             sized = schedules_for_sizes(problem, bound, pipelines, budget, report)
         except KeyboardInterrupt:
-            packings, sized = [], Sized()
+            packings, sized, hinted = [], Sized(), bound.throughput.time_per_byte
             exact = Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
         else:
             bound = tightened(problem, bound, packings)
@@ -68,7 +70,8 @@ class Portfolio:
         result = _merged(problem, bound, exact, fallback)
         result = with_sizes(problem, result, sized)
         result = with_packings(problem, result, packings)
-        result = replace(result, notes=(*result.notes, *_unused_abilities(problem, bound)))
+        notes = (*result.notes, *_unused_abilities(problem, bound), *_of_hint(problem, bound, hinted))
+        result = replace(result, notes=notes)
         seconds = time.monotonic() - started
         return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))
 
@@ -85,6 +88,25 @@ def _unused_abilities(problem: Problem, bound: Bound) -> tuple[str, ...]:
         return ()
     rounds = least * unit
     return (f"multicast and reduction in switches are not used yet; without them the bound is {rounds} rounds a chunk",)
+
+
+def _least_under_hint(problem: Problem, bound: Bound) -> Fraction:
+    """Seconds a byte of shard that no schedule undercuts which keeps to a hint on relays, if there is one."""
+    from acclc.bounds.relays import bound_of_hint
+
+    try:
+        least = bound_of_hint(problem)
+    except ValueError:  # the hint leaves no way: there will be no schedule to compare with
+        least = None
+    return max(bound.throughput.time_per_byte, least or Fraction(0))
+
+
+def _of_hint(problem: Problem, bound: Bound, least: Fraction) -> tuple[str, ...]:
+    """Say what a hint on relays costs; the proof beside the schedules is of the whole machine."""
+    unit = problem.topology.unit
+    if unit is None or least <= bound.throughput.time_per_byte:
+        return ()
+    return (f"with the hint on relays no schedule takes fewer than {least * unit} rounds a chunk",)
 
 
 def _fallback(problem: Problem, report: Report) -> list[Schedule]:
