@@ -29,7 +29,7 @@ SIZES = tuple(4**k for k in range(5, 13))
 """S in bytes, 1 KiB to 16 MiB; every other one where all would be too much work."""
 SLICES = 2
 """A pipelined schedule is simulated up to so many slices of its longest chunk; from there on its time is a line."""
-SHARED = 2_500
+SHARED = 900
 """Transfers of a pipeline up to which it is simulated in a goal's range: all of one level go at the same time."""
 LARGEST = 2**40
 

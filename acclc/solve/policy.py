@@ -47,23 +47,31 @@ class StepSearch:
 
 
 def step_search(
-    problem: Problem, bound: Bound, pipelines: Sequence[Pipeline], timed: Sequence[Schedule] = ()
+    problem: Problem,
+    bound: Bound,
+    pipelines: Sequence[Pipeline],
+    timed: Sequence[Schedule] = (),
+    least: Fraction | None = None,
 ) -> StepSearch:
-    """Say how steps are to be searched for, once pipelines, and schedules for the goal's sizes, are known."""
+    """Say how steps are to be searched for, once pipelines, and schedules for the goal's sizes, are known.
+
+    ``least``: seconds a byte of shard that no schedule undercuts which keeps to the hints; None: the bound.
+    """
+    least = bound.throughput.time_per_byte if least is None else least
     made = [(p.schedule, p.time) for p in pipelines if p.schedule is not None]
     size = len(problem.shards) * len(problem.topology.links)
     if (made or timed) and size > LARGE:
         return StepSearch(note=NO_STEPS)
     if timed and size > FEW:
         return StepSearch(SHORT_WORK)
-    if _nothing_to_gain(problem, bound, made):
+    if _nothing_to_gain(problem, bound.latency.steps, least, made):
         return StepSearch(SHORT_WORK)
     return StepSearch()
 
 
-def _nothing_to_gain(problem: Problem, bound: Bound, made: Sequence[tuple[Schedule, Fraction]]) -> bool:
-    """Whether some pipeline has all that the goal asks for."""
-    at_bound = [s for s, time in made if time == bound.throughput.time_per_byte]
+def _nothing_to_gain(problem: Problem, steps: int, least: Fraction, made: Sequence[tuple[Schedule, Fraction]]) -> bool:
+    """Whether some pipeline has all that the goal asks for: the least time, and for most goals the fewest levels."""
+    at_bound = [s for s, time in made if time == least]
     if problem.goal.kind is GoalKind.BANDWIDTH:
         return bool(at_bound)
-    return any(s.steps <= bound.latency.steps for s in at_bound)
+    return any(s.steps <= steps for s in at_bound)

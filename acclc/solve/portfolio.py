@@ -62,7 +62,7 @@ class Portfolio:
             exact = Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
         else:
             bound = tightened(problem, bound, packings)
-            steps = step_search(problem, bound, packings, sized.schedules)
+            steps = step_search(problem, bound, packings, sized.schedules, max(hinted, bound.throughput.time_per_byte))
             if steps.wanted:
                 exact = search(problem, bound, fallback, steps.limited(budget), report)
             else:
