@@ -15,7 +15,7 @@ from acclc.ir.problem import Rank
 from acclc.solve.timed.machine import TimedMachine, Way
 from acclc.solve.timed.routes import Tree
 
-SHARING = 16.0
+SHARING = 64.0
 """What a chunk that is on the same link counts, in times of sending."""
 
 
