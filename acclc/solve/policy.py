@@ -1,8 +1,8 @@
 """How long steps are searched for beside what was found already: in full, for a short time, or not at all.
 
 A search for steps is the dearest part of a compilation. Beside a pipeline it is worth less: one that meets the
-throughput bound leaves it only fewer steps to find, and one that has the fewest levels besides leaves it nothing but
-that in steps nothing waits for slices. And with many shards on many links the search would not even be set up in time.
+throughput bound leaves it only fewer steps to find, which on a machine of some size it hardly does. And with many
+shards on many links the search would not even be set up in time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ SHORT_WORK = 0.5
 LARGE = 500_000
 """Shards times links of which no search for steps is made where there is a schedule: to set it up takes minutes."""
 NO_STEPS = "schedules in steps were not searched for: to set the search up would take too long"
+MANY = 50_000
+"""Shards times links from which on a pipeline at the bound leaves little to find, whatever the goal."""
 FEW = 5_000
 """Shards times links up to which steps are searched for in full beside schedules for given sizes."""
 
@@ -64,14 +66,7 @@ def step_search(
         return StepSearch(note=NO_STEPS)
     if timed and size > FEW:
         return StepSearch(SHORT_WORK)
-    if _nothing_to_gain(problem, bound.latency.steps, least, made):
+    at_bound = any(time == least for _, time in made)
+    if at_bound and (problem.goal.kind is GoalKind.BANDWIDTH or size > MANY):
         return StepSearch(SHORT_WORK)
     return StepSearch()
-
-
-def _nothing_to_gain(problem: Problem, steps: int, least: Fraction, made: Sequence[tuple[Schedule, Fraction]]) -> bool:
-    """Whether some pipeline has all that the goal asks for: the least time, and for most goals the fewest levels."""
-    at_bound = [s for s, time in made if time == least]
-    if problem.goal.kind is GoalKind.BANDWIDTH:
-        return bool(at_bound)
-    return any(s.steps <= steps for s in at_bound)
