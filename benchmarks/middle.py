@@ -62,7 +62,7 @@ SIZES = (16 * 10**3, 10**6, 16 * 10**6, 10**9)
 MICRO = 10**6
 LEAST_S, MOST_S, PART = 2.0, 120.0, 20
 """A cell may take a part of the peer's time; at least, and at most, so many seconds."""
-GRANTED, MOST_GRANTED_S = 0.35, 24.0
+GRANTED, MOST_GRANTED_S = 0.6, 40.0
 """The part of it, and the most of it, that the portfolio is granted work for."""
 
 

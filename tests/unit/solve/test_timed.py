@@ -140,11 +140,11 @@ RELAYS = tuple(map(Rank, (0, 1, 4, 5, 7)))
 
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "gather"])
 def test_only_hinted_relays_pass_data_on_whatever_makes_the_schedule(collective):
-    for kind in (GoalKind.LATENCY, GoalKind.BANDWIDTH, GoalKind.PARETO, GoalKind.SIZES):
+    for kind in (GoalKind.BANDWIDTH, GoalKind.SIZES):
         sizes = (1024, 2**26) if kind is GoalKind.SIZES else (None, None)
         goal = Goal(kind, *sizes, hints=Hints(relays=RELAYS))
         task = problem(dgx1(), collective, goal=goal)
-        result = Budgeted(task, 0.1).result
+        result = Budgeted(task, 0.05).result
         assert result.solutions
         for solution in result.solutions:
             assert check_schedule(task, solution.schedule).ok
@@ -175,7 +175,7 @@ def test_what_a_hint_costs_is_proven_and_reached(text, rounds):
     without = replace(task, goal=Goal(GoalKind.BANDWIDTH))
     assert bound_of_hint(without) is None
     assert bound(task).rounds_per_chunk == bound(without).rounds_per_chunk < rounds
-    result = Budgeted(task).result
+    result = Budgeted(task, 0.05).result
     facts = check_schedule(task, result.solutions[-1].schedule).facts
     assert facts.time_per_shard_byte * unit == rounds
     assert any(f"fewer than {rounds} rounds a chunk" in note for note in result.notes)
