@@ -1,4 +1,4 @@
-"""Schedules for sizes, trees of several groups at the same time, and hints on relays, as programs that run."""
+"""Schedules for sizes, and trees of several groups at the same time, as programs that run."""
 
 from pathlib import Path
 
@@ -13,9 +13,8 @@ together as halves {
     reduce_scatter on mi250 among g[0..7]
     reduce_scatter on mi250 among g[8..15] { op max }
 } with { goal bandwidth }
-all_gather on dgx1 as hinted { goal bandwidth, relays g[0], g[1], g[4], g[5], g[7] }
 all_reduce on ring(5) as middle { goal size 4 KiB .. 4 KiB, chunks up to 10 }
-all_to_all on ring(6) as sizes { goal size 1 KiB .. 64 MiB, chunks up to 2 }
+all_to_all on ring(6) as sizes { goal size 16 KiB .. 64 KiB, chunks up to 2 }
 """
 
 
