@@ -34,6 +34,7 @@ STEEPNESS = (16.0, 256.0)
 SWEEPS = 4
 LARGE = 2**34
 """Bytes of a shard at which latency is no matter."""
+MOST_MOVES = 40_000
 WORK = 3_000_000
 """Ways that may be looked at (as of ``Spending``)."""
 
@@ -76,6 +77,8 @@ def laid_schedule(problem: Problem, deadline: Deadline, bound: Fraction) -> Laid
         return Laid(None, "steps or rounds are limited, which a pipeline does not have")
     if problem.topology.unit is None or bound <= 0:
         return Laid(None, "nothing moves")
+    if sum(max(len(s.sources), len(s.targets)) for s in problem.shards) > MOST_MOVES:
+        return Laid(None, f"its trees would have more than {MOST_MOVES} moves")
     spending = Spending(WORK, deadline)
     best: Schedule | None = None
     time = Fraction(0)

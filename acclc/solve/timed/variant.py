@@ -28,9 +28,12 @@ MOVE_COST = 40
 """Ways looked at that take as long as timing a move."""
 WORK_PER_UNIT = 1_000_000
 """Ways that may be looked at for each unit of the search's work."""
+SHARE_OF_HALF = 0.25
+"""What one half of a reduction that several ranks need may take of the work that is left."""
 WORTH = Fraction(1, 200)
 """More chunks must gain so much, or they are not tried further."""
 MOST_MOVES = 40_000
+"""Larger schedules are not timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,10 @@ def timed_schedules(
 
 
 def _sensible(problem: Problem) -> bool:
-    """Whether there is somebody to send to."""
-    return len(problem.topology.ranks) > 1 and problem.topology.unit is not None
+    """Whether there is somebody to send to, and no more to send than can be timed."""
+    if len(problem.topology.ranks) < 2 or problem.topology.unit is None:
+        return False
+    return sum(max(len(s.sources), len(s.targets)) for s in problem.shards) <= MOST_MOVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +152,8 @@ def _composed(problem: Problem, shard_bytes: int, least: Fraction, spending: Spe
     found: list[Timed] = []
     for pieces in _piece_counts(problem, roots):
         scatter, gather = piece_problems(problem, pieces, roots)
-        half = Spending(spending.left / 4, spending.deadline)
         piece = max(1, -(-shard_bytes // pieces))
-        parts = [_one(part, piece, pieces, least, half) for part in (scatter, gather)]
-        spending.left -= spending.left / 4 - half.left
-        spending.clock_cut |= half.clock_cut
-        up, down = parts
+        up, down = (_one(part, piece, pieces, least, spending) for part in (scatter, gather))
         if up is None or down is None:
             continue
         made = compose(problem, pieces, up.schedule, down.schedule)
@@ -171,10 +172,14 @@ def _piece_counts(problem: Problem, roots: Mapping[ShardId, tuple[Rank, ...]]) -
 
 
 def _one(part: Problem, piece_bytes: int, pieces: int, least: Fraction, spending: Spending) -> Timed | None:
-    """The best schedule of a half, which should take half of the time of the whole."""
+    """The best schedule of a half, which should take half of the time of the whole, for a part of the work."""
     free = replace(part, goal=replace(part.goal, chunks=None))
     if hindrance(free):
         return None
     size = _Size(free, networks.of_problem(free), piece_bytes, least * pieces / 2)
-    found = list(_better(size, spending))
+    own = Spending(spending.left * SHARE_OF_HALF, spending.deadline)
+    granted = own.left
+    found = list(_better(size, own))
+    spending.left -= granted - own.left
+    spending.clock_cut |= own.clock_cut
     return found[-1] if found else None
