@@ -27,8 +27,9 @@ LARGE = 500_000
 NO_STEPS = "schedules in steps were not searched for: to set the search up would take too long"
 MANY = 50_000
 """Shards times links from which on a pipeline at the bound leaves little to find, whatever the goal."""
-FEW = 5_000
-"""Shards times links up to which steps are searched for in full beside schedules for given sizes."""
+FEW = 1_000
+"""Shards times links up to which steps are searched for beside schedules for given sizes."""
+NO_NEED = "schedules in steps were not searched for: those for the sizes are there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def step_search(
     if (made or timed) and size > LARGE:
         return StepSearch(note=NO_STEPS)
     if timed and size > FEW:
-        return StepSearch(SHORT_WORK)
+        return StepSearch(note=NO_NEED)
     at_bound = any(time == least for _, time in made)
     if at_bound and (problem.goal.kind is GoalKind.BANDWIDTH or size > MANY):
         return StepSearch(SHORT_WORK)

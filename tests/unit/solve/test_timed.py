@@ -16,7 +16,7 @@ from acclc.lower import lower_kernel, lower_program
 from acclc.simulate import best_within, shard_bytes, simulate
 from acclc.simulate.ranges import ABOUT
 from acclc.solve.pipelined import packings_of, with_packings
-from acclc.solve.policy import FEW, LARGE, MANY, NO_STEPS, SHORT_WORK, step_search
+from acclc.solve.policy import FEW, LARGE, MANY, NO_NEED, NO_STEPS, SHORT_WORK, step_search
 from acclc.solve.portfolio import Portfolio, solve
 from acclc.solve.protocol import Budget, Deadline, silent
 from acclc.solve.sized import schedules_for_sizes
@@ -296,8 +296,15 @@ def test_no_search_that_would_take_minutes_to_set_up():
     search = step_search(huge, bound(task), flow)
     assert (search.wanted, search.note) == (False, NO_STEPS)
     assert step_search(huge, bound(task), []).wanted
-    few = replace(task, shards=task.shards * (FEW // len(task.shards)))
-    assert step_search(few, bound(task), [], [flow[0].schedule]).work == SHORT_WORK
+
+
+def test_beside_schedules_for_sizes_only_small_machines_are_searched():
+    task = problem(dgx1(), "all_gather")
+    made = [p.schedule for p in found_by(task)]
+    assert step_search(task, bound(task), [], made).wanted
+    more = replace(task, shards=task.shards * (FEW // (len(task.shards) * len(task.topology.links)) + 1))
+    assert step_search(more, bound(task), [], made).note == NO_NEED
+    assert step_search(more, bound(task), []).wanted
 
 
 def test_no_pipeline_is_added_where_it_is_no_better():
