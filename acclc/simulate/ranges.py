@@ -21,7 +21,7 @@ from acclc_runtime.slicing import SLICE_BYTES
 
 WORK = 40_000
 """Transfers that are simulated for one problem at most: a few seconds. Beyond, there is only the closed form."""
-AFFORDABLE = 12_000
+AFFORDABLE = 20_000
 """And for one schedule at one size, where it is looked for in a goal's range."""
 ABOUT = Fraction(1, 100)
 """Schedules whose times differ by so little are about as good."""
