@@ -17,7 +17,7 @@ from acclc.ir import text
 from acclc.ir.problem import Problem
 from acclc.ir.result import Result, Solution
 from acclc.ir.schedule import Schedule
-from acclc.simulate import baselines, shard_bytes, size_ranges
+from acclc.simulate import baselines, best_within, shard_bytes, size_ranges
 from acclc.source import Source
 
 if TYPE_CHECKING:
@@ -145,13 +145,9 @@ def compile_problem(
 
 
 def _within_sizes(problem: Problem, solutions: Sequence[Solution]) -> tuple[Solution, ...]:
-    """Of a frontier, what is the best somewhere in the goal's range of sizes; all of it without such a goal."""
-    low, high = problem.goal.min_bytes, problem.goal.max_bytes
-    if low is None or high is None:
-        return tuple(solutions)
-    ranges = size_ranges(problem, [s.schedule for s in solutions])
-    best = zip(solutions, ranges, strict=True)
-    return tuple(s for s, r in best if r is not None and r[0] <= high and (r[1] is None or r[1] > low))
+    """Of all schedules, what is the best somewhere in the goal's range of sizes; all without such a goal."""
+    best = best_within(problem, [s.schedule for s in solutions])
+    return tuple(s for s, wanted in zip(solutions, best, strict=True) if wanted)
 
 
 def analyse(source: Source, options: Options) -> Analysis:

@@ -22,7 +22,7 @@ LEVELS: dict[str, set[str]] = {
     "bounds": {"ir"},
     "verify": {"ir"},
     "simulate": {"ir", "bounds"},
-    "solve": {"ir", "bounds"},
+    "solve": {"ir", "bounds", "simulate"},
     "lower": {"ir"},
     "codegen": {"ir", "resources"},
     "view": {"ir", "simulate", "resources"},

@@ -44,6 +44,7 @@ def candidates(problem: Problem) -> Iterator[Certificate]:
     from acclc.bounds.allocation import best_cut_sum, needed, priced_partition
     from acclc.bounds.cuts import CutFinder, best_cut
     from acclc.bounds.flow import as_cut, best_flow_dual, simple, traffic
+    from acclc.bounds.groups import group_candidates
     from acclc.bounds.partition import best_partition, merging
     from acclc.bounds.suggested import suggested
 
@@ -66,6 +67,7 @@ def candidates(problem: Problem) -> Iterator[Certificate]:
             partition = priced_partition(problem, partitions)
             if partition is not None:
                 yield partition
+    yield from group_candidates(problem)
     flows = traffic(problem)
     if flows and not simple(problem, flows):
         dual = best_flow_dual(problem)

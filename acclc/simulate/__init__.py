@@ -2,7 +2,7 @@
 
 from acclc.simulate.baselines import Baseline, baselines
 from acclc.simulate.events import StuckError, TransferTime
-from acclc.simulate.ranges import simulated, size_ranges
+from acclc.simulate.ranges import best_within, simulated, size_ranges
 from acclc.simulate.sizes import line_ranges, shard_bytes, size_bytes, size_factor, step_time
 from acclc.simulate.slices import chain_latency
 from acclc.simulate.timeline import LinkUse, Timeline, simulate
@@ -14,6 +14,7 @@ __all__ = [
     "Timeline",
     "TransferTime",
     "baselines",
+    "best_within",
     "chain_latency",
     "line_ranges",
     "shard_bytes",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
 from acclc.ir.problem import Problem
 from acclc.ir.schedule import Schedule
@@ -18,12 +19,18 @@ from acclc.simulate.sizes import line_ranges, shard_bytes, size_factor, step_tim
 from acclc.simulate.slices import sliced_times
 from acclc_runtime.slicing import SLICE_BYTES
 
-WORK = 20_000
+WORK = 40_000
 """Transfers that are simulated for one problem at most: a few seconds. Beyond, there is only the closed form."""
+AFFORDABLE = 20_000
+"""And for one schedule at one size, where it is looked for in a goal's range."""
+ABOUT = Fraction(1, 100)
+"""Schedules whose times differ by so little are about as good."""
 SIZES = tuple(4**k for k in range(5, 13))
 """S in bytes, 1 KiB to 16 MiB; every other one where all would be too much work."""
 SLICES = 2
 """A pipelined schedule is simulated up to so many slices of its longest chunk; from there on its time is a line."""
+SHARED = 900
+"""Transfers of a pipeline up to which it is simulated in a goal's range: all of one level go at the same time."""
 LARGEST = 2**40
 
 Range = tuple[int, int | None]
@@ -48,6 +55,42 @@ class Curve:
         return seconds + (later - seconds) * (shard - size) / (further - size)
 
 
+def sizes_between(low: int, high: int) -> tuple[int, ...]:
+    """Return both ends of a range of sizes, the size in its middle as factors go, and those in the middle of halves."""
+    low = max(1, low)
+    middle = isqrt(low * high)
+    return tuple(sorted({low, isqrt(low * middle), middle, isqrt(middle * high), high}))
+
+
+def best_within(problem: Problem, schedules: Sequence[Schedule]) -> tuple[bool, ...]:
+    """Say of each schedule whether it is the best at some size of the goal's range; of all, where it has none.
+
+    Of schedules that are about as good the one with the fewest transfers is taken: its kernel is the shortest.
+    """
+    low, high = problem.goal.min_bytes, problem.goal.max_bytes
+    if low is None or high is None or len(schedules) < 2:
+        return (True,) * len(schedules)
+    chosen: set[int] = set()
+    for size in sizes_between(low, high):
+        times = [_seconds(problem, s, shard_bytes(problem, size)) for s in schedules]
+        near = [i for i, t in enumerate(times) if t <= min(times) * (1 + ABOUT)]
+        chosen.add(min(near, key=lambda i: (len(schedules[i].transfers), times[i], i)))
+    return tuple(i in chosen for i in range(len(schedules)))
+
+
+def _seconds(problem: Problem, schedule: Schedule, shard: int) -> Fraction:
+    """The time for shards of so many bytes: simulated, or by the closed form where that would take long."""
+    if _slices(schedule, min(shard, SLICE_BYTES)) * len(schedule.transfers) > AFFORDABLE or _slow(schedule):
+        fixed, slope = step_time(problem, schedule)
+        return fixed + slope * shard
+    return max((t.arrived for t in sliced_times(problem, schedule, shard)), default=Fraction(0))
+
+
+def _slow(schedule: Schedule) -> bool:
+    """Whether so many transfers share links at the same time that every one takes long to simulate."""
+    return schedule.pipelined and len(schedule.transfers) > SHARED
+
+
 def size_ranges(problem: Problem, schedules: Sequence[Schedule]) -> tuple[Range | None, ...]:
     """Return for each schedule the sizes S in [min_bytes, max_bytes) that it is chosen for.
 
@@ -67,8 +110,13 @@ def simulated(problem: Problem, schedules: Sequence[Schedule]) -> bool:
 
 
 def _samples(problem: Problem, schedules: Sequence[Schedule]) -> tuple[int, ...]:
-    """The sizes S to simulate: all, every other, or none, as the work allows."""
-    for sizes in (SIZES, SIZES[1::2]):
+    """The sizes S to simulate, of a goal with sizes those of its range: all, every other, or none, as work allows."""
+    low, high = problem.goal.min_bytes, problem.goal.max_bytes
+    choices = (SIZES, SIZES[1::2])
+    if low is not None and high is not None:
+        between = sizes_between(low, high)
+        choices = (between, between[::2])
+    for sizes in choices:
         if sum(_work(problem, s, sizes) for s in schedules) <= WORK:
             return sizes
     return ()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from acclc.solve.flow.variant import Flowed
     from acclc.solve.mixed.variant import Mixed
     from acclc.solve.packing.variant import Packed
+    from acclc.solve.timed.laid import Laid
+
+    Pipeline = Packed | Flowed | Mixed | Laid
 
 WANTED = (GoalKind.BANDWIDTH, GoalKind.PARETO, GoalKind.SIZES)
 """Goals that a better throughput serves."""
@@ -35,40 +38,44 @@ def packings_of(
     budget: Budget,
     report: Report,
     pipelined: Sequence[Schedule] = (),
-) -> list[Packed | Flowed | Mixed]:
+    least: Fraction | None = None,
+) -> list[Pipeline]:
     """Return packings that may serve the goal, the best last; none where a known schedule is at the bound already.
 
     They are looked for before the exact search, which would take all the time there is: packing takes little of it.
     Beside the best one there is one with a single tree a shard, where it is shallower: it is sooner filled.
-    Of what goes from one place to one place there is a flow in their stead; of what is of several kinds, mixed trees.
-    ``pipelined`` schedules that are there already come first; where one is at the bound, none is looked for.
+    Of what goes from one place to one place there is a flow in their stead; of what is of several kinds, mixed trees;
+    and where neither has an answer, trees that are laid one by one. ``pipelined`` schedules that are there already come
+    first; where one is at the bound, none is looked for. ``least``: seconds a byte of shard, proven of all schedules
+    that keep to the hints.
     """
-    unit, least = problem.topology.unit, bound.throughput.time_per_byte
+    unit = problem.topology.unit
+    least = bound.throughput.time_per_byte if least is None else least
     if problem.goal.kind not in WANTED or not least or unit is None:
         return []
-    if any(rounds_per_chunk(s) == bound.rounds_per_chunk for s in known):
+    if any(rounds_per_chunk(s) == least * unit for s in known):
         return []
     there = _there(problem, pipelined)
     if there and there[-1].time == least:
         return there
-    return [*there, *_looked_for(problem, bound, budget, report)]
+    return [*there, *_looked_for(problem, bound, least, budget, report)]
 
 
-def _there(problem: Problem, pipelined: Sequence[Schedule]) -> list[Packed | Flowed | Mixed]:
+def _there(problem: Problem, pipelined: Sequence[Schedule]) -> list[Pipeline]:
     """Schedules that are there already, the best last."""
     from acclc.solve.packing.check import seconds_per_byte
     from acclc.solve.packing.variant import Packed
 
-    found: list[Packed | Flowed | Mixed] = [Packed(s, time=seconds_per_byte(problem, s)) for s in pipelined]
+    found: list[Pipeline] = [Packed(s, time=seconds_per_byte(problem, s)) for s in pipelined]
     return sorted(found, key=lambda p: -p.time)
 
 
-def _looked_for(problem: Problem, bound: Bound, budget: Budget, report: Report) -> list[Packed | Flowed | Mixed]:
+def _looked_for(problem: Problem, bound: Bound, least: Fraction, budget: Budget, report: Report) -> list[Pipeline]:
     from acclc.solve.flow import flow_schedule, point_to_point
     from acclc.solve.mixed import mixed_schedule
     from acclc.solve.packing import packed_schedule
 
-    least, unit = bound.throughput.time_per_byte, problem.topology.unit
+    unit = problem.topology.unit
     assert unit is not None
     left = budget.deadline.remaining()
     deadline = Deadline.after(None if left is None else left * SHARE)
@@ -79,12 +86,13 @@ def _looked_for(problem: Problem, bound: Bound, budget: Budget, report: Report) 
         return [flow]
     if family(problem) is None:
         mixed = mixed_schedule(problem, deadline, bound=least)
-        if mixed.schedule is not None:
-            report(Progress(f"mixed trees: {mixed.schedule.id}", mixed.time * unit, bound.rounds_per_chunk))
+        if mixed.schedule is None:
+            return _laid(problem, deadline, least, bound, report) or [mixed]
+        report(Progress(f"mixed trees: {mixed.schedule.id}", mixed.time * unit, bound.rounds_per_chunk))
         return [mixed]
     best = packed_schedule(problem, deadline, bound=least)
     if best.schedule is None:
-        return [best]
+        return (not best.cut and _laid(problem, deadline, least, bound, report)) or [best]
     report(Progress(f"packing: {best.schedule.id}", best.time * unit, bound.rounds_per_chunk))
     if problem.goal.kind is GoalKind.BANDWIDTH:
         return [best]
@@ -93,7 +101,18 @@ def _looked_for(problem: Problem, bound: Bound, budget: Budget, report: Report) 
     return [simple, best] if shallower else [best]
 
 
-def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed | Mixed]) -> Bound:
+def _laid(problem: Problem, deadline: Deadline, least: Fraction, bound: Bound, report: Report) -> list[Pipeline]:
+    """Trees one by one, at prices of the load that the others make; none where there is no answer."""
+    from acclc.solve.timed import laid_schedule
+
+    laid, unit = laid_schedule(problem, deadline, least), problem.topology.unit
+    if laid.schedule is None or unit is None:
+        return []
+    report(Progress(f"trees: {laid.schedule.id}", laid.time * unit, bound.rounds_per_chunk))
+    return [laid]
+
+
+def tightened(problem: Problem, bound: Bound, packings: Sequence[Pipeline]) -> Bound:
     """Return the bound, or a greater one that a flow brought the proof of: by symmetries it solves larger programs."""
     for packed in packings:
         if packed.certificate is not None:
@@ -106,7 +125,7 @@ def tightened(problem: Problem, bound: Bound, packings: Sequence[Packed | Flowed
     return bound
 
 
-def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | Flowed | Mixed]) -> Result:
+def with_packings(problem: Problem, result: Result, packings: Sequence[Pipeline]) -> Result:
     """Add pipelined schedules to the end of a result where they are strictly better in throughput.
 
     For the goal ``bandwidth`` one takes the place of the others. The stepped ones keep their proofs.
@@ -127,7 +146,7 @@ def with_packings(problem: Problem, result: Result, packings: Sequence[Packed | 
     return replace(result, notes=(*result.notes, *_notes(packings[-1], result.bound)))
 
 
-def _notes(packed: Packed | Flowed | Mixed, bound: Bound) -> tuple[str, ...]:
+def _notes(packed: Pipeline, bound: Bound) -> tuple[str, ...]:
     """What k the optimum would have needed, and what it costs that another was taken; or why the bound is not met."""
     if packed.loss:
         exact = f"k = {packed.exact_k} units a shard" if packed.exact_k else "more units a shard than were looked at"

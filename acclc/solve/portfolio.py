@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from acclc.ir.problem import GoalKind, Problem
 from acclc.ir.result import Bound, Excluded, Result, Solution, Status
@@ -13,13 +14,9 @@ from acclc.solve import limits
 from acclc.solve.frontier import Unreachable, bound_of, mark_optimal, non_dominated, rounds_per_chunk
 from acclc.solve.greedy import schedules_of
 from acclc.solve.pipelined import packings_of, tightened, with_packings
+from acclc.solve.policy import step_search
 from acclc.solve.protocol import Budget, Deadline, Progress, Report, silent
-
-SHORT_WORK = 0.5
-"""Work units of the search for steps where a packing has reached all that the goal asks for."""
-LARGE = 500_000
-"""Shards times links: of more no search for steps is made beside a packing, since to set it up would take minutes."""
-NO_STEPS = "schedules in steps were not searched for: to set the search up would take too long"
+from acclc.solve.sized import Sized, schedules_for_sizes, with_sizes
 
 
 def solve(
@@ -66,29 +63,27 @@ class Portfolio:
         from acclc.solve.exact import INTERRUPTED, search
 
         try:
-            packings = packings_of(problem, bound, fallback, budget, report, self._pipelined)
+            hinted = _least_under_hint(problem, bound)
+            packings = packings_of(problem, bound, fallback, budget, report, self._pipelined, hinted)
+            pipelines = [p.schedule for p in packings if p.schedule is not None]
+            sized = schedules_for_sizes(problem, bound, pipelines, budget, report)
         except KeyboardInterrupt:
-            packings, exact = [], Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
+            packings, sized, hinted = [], Sized(), bound.throughput.time_per_byte
+            exact = Result(Status.UNKNOWN, (), bound, (), False, False, (INTERRUPTED,))
         else:
             bound = tightened(problem, bound, packings)
-            met = any(p.time == bound.throughput.time_per_byte for p in packings)
-            if problem.goal.kind is GoalKind.BANDWIDTH and met:
-                # as fast in steps would be nicer, since nothing waits for a slice, but it is not worth a long search
-                budget = replace(budget, work=min(budget.granted, SHORT_WORK))
-            made = any(p.schedule is not None for p in packings)
-            if problem.goal.kind is GoalKind.BANDWIDTH and made and _too_large_for_steps(problem):
-                exact = Result(Status.UNKNOWN, (), bound, (), False, notes=(NO_STEPS,))
+            steps = step_search(problem, bound, packings, sized.schedules, max(hinted, bound.throughput.time_per_byte))
+            if steps.wanted:
+                exact = search(problem, bound, fallback, steps.limited(budget), report)
             else:
-                exact = search(problem, bound, fallback, budget, report)
+                exact = Result(Status.UNKNOWN, (), bound, (), False, notes=(steps.note,))
         result = _merged(problem, bound, exact, fallback)
+        result = with_sizes(problem, result, sized)
         result = with_packings(problem, result, packings)
-        result = replace(result, notes=(*result.notes, *_unused_abilities(problem, bound)))
+        notes = (*result.notes, *_unused_abilities(problem, bound), *_of_hint(problem, bound, hinted))
+        result = replace(result, notes=notes)
         seconds = time.monotonic() - started
         return replace(result, solutions=tuple(replace(s, solve_seconds=seconds) for s in result.solutions))
-
-
-def _too_large_for_steps(problem: Problem) -> bool:
-    return len(problem.shards) * len(problem.topology.links) > LARGE
 
 
 def _unused_abilities(problem: Problem, bound: Bound) -> tuple[str, ...]:
@@ -103,6 +98,25 @@ def _unused_abilities(problem: Problem, bound: Bound) -> tuple[str, ...]:
         return ()
     rounds = least * unit
     return (f"multicast and reduction in switches are not used yet; without them the bound is {rounds} rounds a chunk",)
+
+
+def _least_under_hint(problem: Problem, bound: Bound) -> Fraction:
+    """Seconds a byte of shard that no schedule undercuts which keeps to a hint on relays, if there is one."""
+    from acclc.bounds.relays import bound_of_hint
+
+    try:
+        least = bound_of_hint(problem)
+    except ValueError:  # the hint leaves no way: there will be no schedule to compare with
+        least = None
+    return max(bound.throughput.time_per_byte, least or Fraction(0))
+
+
+def _of_hint(problem: Problem, bound: Bound, least: Fraction) -> tuple[str, ...]:
+    """Say what a hint on relays costs; the proof beside the schedules is of the whole machine."""
+    unit = problem.topology.unit
+    if unit is None or least <= bound.throughput.time_per_byte:
+        return ()
+    return (f"with the hint on relays no schedule takes fewer than {least * unit} rounds a chunk",)
 
 
 def _fallback(problem: Problem, report: Report) -> list[Schedule]:
