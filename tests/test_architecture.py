@@ -70,6 +70,7 @@ def test_the_runtime_imports_nothing_of_the_compiler_and_little_else() -> None:
         "cupyx",
         "mpi4py",
         "pynvml",
+        "torch",
         "__future__",
     }
     for path in modules(ROOT / "runtime" / "acclc_runtime"):
@@ -94,3 +95,8 @@ def test_long_files_have_a_reason() -> None:
         lines = len(path.read_text().splitlines())
         name = str(path.relative_to(ROOT))
         assert lines <= 450 or name in reasons, f"{name} has {lines} lines"
+
+
+def test_torch_is_imported_by_its_engine_alone() -> None:
+    users = {p.name for p in modules(ROOT / "runtime") if any(m.split(".")[0] == "torch" for m in imported(p))}
+    assert users == {"torch.py", "torch_arrays.py"}

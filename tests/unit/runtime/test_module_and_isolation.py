@@ -119,7 +119,7 @@ def test_the_runtime_imports_only_what_it_states() -> None:
     """Every import statement of the package, outside functions or in them, names the standard library or these."""
     import ast
 
-    allowed = {"numpy", "msgspec", "acclc_runtime", "cupy", "cupyx", "mpi4py", "pynvml", "cuda"}
+    allowed = {"numpy", "msgspec", "acclc_runtime", "cupy", "cupyx", "mpi4py", "pynvml", "torch", "cuda"}
     for file in sorted((RUNTIME / "acclc_runtime").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
