@@ -10,12 +10,9 @@ from acclc.ir.msccl import MscclAlgorithm, Reference
 from acclc.verify.clocks import Access, AccessHistory, Vector
 from acclc.verify.findings import Collector, Report
 from acclc.verify.msccl.graph import FIFO, Graph, build, progress
-from acclc.verify.msccl.memory import KNOWN, ROOTED, Cell, Layout
+from acclc.verify.chunk_layout import KNOWN, ROOTED, Cell, Layout
 from acclc.verify.msccl.rules import check_form
-
-Value = int
-"""Index into the table of values; -1 where nobody wrote."""
-
+from acclc.verify.sums import Contributions, Sums, Value
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmFacts:
@@ -129,30 +126,6 @@ def _clocks(graph: Graph, order: list[int]) -> list[Vector]:
     return clocks
 
 
-@dataclass(slots=True)
-class _Values:
-    """Values as sums: which contributions, and in which tree. Sums commute but do not associate, as with floats."""
-
-    index: dict[tuple[int, int], int] = field(default_factory=dict)
-    contributions: list[int] = field(default_factory=list)
-    twice: list[bool] = field(default_factory=list)
-
-    def own(self, bit: int) -> Value:
-        return self._intern((-1, bit), 1 << bit, False)
-
-    def add(self, one: Value, other: Value) -> Value:
-        left, right = self.contributions[one], self.contributions[other]
-        twice = self.twice[one] or self.twice[other] or bool(left & right)
-        return self._intern((min(one, other), max(one, other)), left | right, twice)
-
-    def _intern(self, key: tuple[int, int], contributions: int, twice: bool) -> Value:
-        number = self.index.setdefault(key, len(self.contributions))
-        if number == len(self.contributions):
-            self.contributions.append(contributions)
-            self.twice.append(twice)
-        return number
-
-
 @dataclass
 class _Execution:
     """One run on symbols, in one order, checking that the order does not matter."""
@@ -163,17 +136,17 @@ class _Execution:
     layout: Layout
     in_place: bool
     found: Collector
-    values: _Values = field(default_factory=_Values)
+    values: Sums = field(default_factory=Sums)
+    contributions: Contributions = field(default_factory=Contributions)
     held: dict[Cell, Value] = field(default_factory=dict)
     sent: dict[int, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.when = "in place" if self.in_place else "out of place"
         self.history = AccessHistory(strict=False)
-        self.bits: dict[tuple[int, int], int] = {}
         for rank in range(self.layout.ranks):
             for chunk in range(self.layout.input_chunks(rank)):
-                bit = self.bits.setdefault((rank, chunk), len(self.bits))
+                bit = self.contributions.bit((rank, chunk))
                 self.held[self.layout.cell(rank, "i", chunk, self.in_place)] = self.values.own(bit)
 
     def run(self, order: list[int]) -> None:
@@ -246,9 +219,8 @@ class _Execution:
             for chunk in range(self.layout.output_chunks(rank)):
                 cell = self.layout.cell(rank, "o", chunk, self.in_place)
                 origins = self.layout.origins(rank, chunk)
-                needed = sum(1 << self.bits[o] for o in origins)
                 value = self.held.get(cell, -1)
-                objection = self._objection(value, needed)
+                objection = self.contributions.objection(self.values, value, origins)
                 if objection:
                     where = f"chunk {chunk} of the output of rank {rank}, {self.when}"
                     self.found.error("msccl.result", where, objection)
@@ -257,25 +229,6 @@ class _Execution:
                 if first[0] != value:
                     words = f"is summed in another order than {_name(first[1])}: the last bits of floats may differ"
                     self.found.warning("msccl.tree", f"{_name(cell)}, {self.when}", words)
-
-    def _objection(self, value: Value, needed: int) -> str | None:
-        if value < 0:
-            return "holds no value"
-        have = self.values.contributions[value]
-        if have == needed and not self.values.twice[value]:
-            return None
-        origins = {bit: origin for origin, bit in self.bits.items()}
-
-        def words(mask: int) -> str:
-            listed = [origins[b] for b in range(mask.bit_length()) if mask >> b & 1]
-            shown = ", ".join(f"chunk {c} of rank {r}" for r, c in listed[:3])
-            return shown + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
-
-        if needed & ~have:
-            return f"lacks {words(needed & ~have)}" + (f"; holds {words(have & ~needed)}" if have & ~needed else "")
-        if have & ~needed:
-            return f"holds {words(have & ~needed)}, which does not belong there"
-        return "has a contribution twice"
 
 
 def _name(cell: Cell) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from acclc.ir.msccl import MscclAlgorithm, Reference
 from acclc.verify.findings import Collector
 from acclc.verify.msccl.graph import Event, Graph, build
-from acclc.verify.msccl.memory import Cell, Layout
+from acclc.verify.chunk_layout import Cell, Layout
 
 Array = NDArray[np.float64] | NDArray[np.int64]
 Operator = Callable[[Array, Array], Array]

@@ -1,4 +1,4 @@
-"""Where the chunks of an algorithm lie, and what the collective says must be in them at the end."""
+"""Where the chunks of a collective lie, and what must be in them at the end; names are those of MSCCL and MSCCL++."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from acclc.ir.msccl import MscclAlgorithm
 Cell = tuple[int, str, int]
 """(rank, buffer, chunk). In place, a chunk with two names has one of them here."""
 
-_MULTIPLIED = {"allgather", "reducescatter", "alltoall"}
+MULTIPLIED = {"allgather", "reducescatter", "alltoall"}
 ROOTED = {"broadcast", "reduce", "gather", "scatter"}
-KNOWN = {"allreduce", *_MULTIPLIED, *ROOTED}
+KNOWN = {"allreduce", *MULTIPLIED, *ROOTED}
 """Collectives whose definition can be checked."""
 
 
@@ -26,8 +26,8 @@ class Layout:
 
     @staticmethod
     def of(algorithm: MscclAlgorithm, root: int) -> Layout | None:
-        """Return the layout; None where the ranks do not divide the chunks."""
-        multiplied = algorithm.collective in _MULTIPLIED
+        """Return the layout of an algorithm; None where the ranks do not divide the chunks."""
+        multiplied = algorithm.collective in MULTIPLIED
         if multiplied and algorithm.chunks_per_loop % algorithm.ranks:
             return None
         shard = algorithm.chunks_per_loop // algorithm.ranks if multiplied else algorithm.chunks_per_loop
