@@ -21,6 +21,7 @@ COMMANDS = {
     "simulate": "Time, link loads and what limits them, by the alpha-beta model.",
     "show": "Write the schedule as one interactive page.",
     "trace": "Write a trace for Perfetto or Chrome.",
+    "export": "Write schedules for other engines: MSCCL, MSCCL++.",
     "topo": "List, show, import and join topologies.",
 }
 """Name -> what it does. Each lives in a module of its name here (``compile`` in ``compile_``)."""

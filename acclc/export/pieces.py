@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from math import lcm
 
 from acclc.ir.problem import Problem, Rank
@@ -47,7 +48,7 @@ class Grid:
             begin, end = int(chunk.begin * self.cells), int(chunk.end * self.cells)
             parts = -(-(end - begin) // self.longest)
             cuts = [begin + (end - begin) * k // parts for k in range(parts + 1)] if parts else [begin]
-            for one, other in zip(cuts, cuts[1:], strict=False):
+            for one, other in pairwise(cuts):
                 found.append(Piece(len(found), chunk.id, one, other - one))
         return tuple(found)
 

@@ -112,6 +112,4 @@ def _flag(element: Element, name: str) -> bool | None:
 def _wrong(element: Element, name: str, what: str) -> DiagnosticError:
     shown = element.attributes[name]
     shown = shown if len(shown) <= 40 else shown[:37] + "..."
-    return DiagnosticError(
-        Diagnostic("import-value", f"`{name}` is {shown!r}: {what}", (Label(element.place(name)),))
-    )
+    return DiagnosticError(Diagnostic("import-value", f"`{name}` is {shown!r}: {what}", (Label(element.place(name)),)))

@@ -10,6 +10,7 @@ Cell = tuple[int, str, int]
 """(rank, buffer, chunk). In place, a chunk with two names has one of them here."""
 
 MULTIPLIED = {"allgather", "reducescatter", "alltoall"}
+BUFFERS = {"i": "input", "o": "output", "s": "scratch"}
 ROOTED = {"broadcast", "reduce", "gather", "scatter"}
 KNOWN = {"allreduce", *MULTIPLIED, *ROOTED}
 """Collectives whose definition can be checked."""
@@ -75,3 +76,9 @@ class Layout:
                 return [(self.root, rank * self.shard + offset)]
             case _:
                 return [(self.root, offset)]
+
+
+def cell_name(cell: Cell) -> str:
+    """Return e.g. ``chunk 3 of the scratch of rank 1``."""
+    rank, buffer, chunk = cell
+    return f"chunk {chunk} of the {BUFFERS[buffer]} of rank {rank}"

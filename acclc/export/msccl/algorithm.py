@@ -230,8 +230,8 @@ def _steps(
         source = scratch.reference(action.source, count)
     used = source or target
     assert used is not None
-    wait = waits[-1] if waits else None
-    yield MscclStep(indices[step], kind, source or used, target or used, count, wait, step in awaited)
+    last = waits[-1] if waits else None
+    yield MscclStep(indices[step], kind, source or used, target or used, count, last, step in awaited)
 
 
 def _kind(step: Step) -> StepKind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from acclc.ir.msccl import MscclAlgorithm, MscclBlock, MscclStep
 
@@ -66,7 +66,7 @@ def _step(step: MscclStep) -> dict[str, object]:
     }
 
 
-def _attributes(values: dict[str, object]) -> str:
+def _attributes(values: Mapping[str, object]) -> str:
     return " ".join(f'{name}="{value}"' for name, value in values.items() if value is not None)
 
 

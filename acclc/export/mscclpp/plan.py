@@ -215,6 +215,4 @@ def _work_ops(work: Work) -> Iterator[PlanOp]:
 def _with_group(op: PlanOp, group: BlockGroup) -> PlanOp:
     if not op.src_buff or group.tbg_size == 1:
         return op
-    return PlanOp(
-        op.name, op.channel_ids, op.channel_type, op.src_buff, op.dst_buff, group, reduce_op=op.reduce_op
-    )
+    return PlanOp(op.name, op.channel_ids, op.channel_type, op.src_buff, op.dst_buff, group, reduce_op=op.reduce_op)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from acclc.ir.msccl import MscclAlgorithm, Reference
+from acclc.verify.chunk_layout import KNOWN, ROOTED, Cell, Layout, cell_name
 from acclc.verify.clocks import Access, AccessHistory, Vector
 from acclc.verify.findings import Collector, Report
 from acclc.verify.msccl.graph import FIFO, Graph, build, progress
-from acclc.verify.chunk_layout import KNOWN, ROOTED, Cell, Layout
 from acclc.verify.msccl.rules import check_form
 from acclc.verify.sums import Contributions, Sums, Value
+
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmFacts:
@@ -71,9 +72,7 @@ def _facts(algorithm: MscclAlgorithm, graph: Graph, root: int, modes: list[bool]
     )
 
 
-def _execute(
-    algorithm: MscclAlgorithm, graph: Graph, order: list[int], modes: list[bool], found: Collector
-) -> int:
+def _execute(algorithm: MscclAlgorithm, graph: Graph, order: list[int], modes: list[bool], found: Collector) -> int:
     """Run it in each mode; of a rooted collective for the root with which least is wrong, which is returned."""
     if algorithm.collective not in KNOWN:
         found.error("msccl.collective", "algorithm", f"there is no definition of {algorithm.collective!r} to check by")
@@ -193,7 +192,7 @@ class _Execution:
         self._race(self.history.read(cell, now, self.clocks[number]), now, cell)
         value = self.held.get(cell, -1)
         if value < 0:
-            self.found.error("msccl.value", f"{now.label}, {self.when}", f"reads {_name(cell)}: no value is there")
+            self.found.error("msccl.value", f"{now.label}, {self.when}", f"reads {cell_name(cell)}: no value is there")
         return value
 
     def _write(self, number: int, place: Reference, value: Value, now: Access) -> None:
@@ -205,12 +204,14 @@ class _Execution:
         if place.buffer == "i" and not self.in_place:
             self.found.warning("msccl.input", where, "overwrites the caller's input")
         if place.buffer == "o" and not self.in_place and offset >= self.layout.output_chunks(event.rank):
-            self.found.error("msccl.output", where, f"writes {_name(cell)}, where the caller has no output")
+            self.found.error("msccl.output", where, f"writes {cell_name(cell)}, where the caller has no output")
 
     def _race(self, earlier: Access | None, now: Access, cell: Cell) -> None:
         if earlier is not None and earlier.label != now.label:
             self.found.error(
-                "msccl.race", f"{now.label}, {self.when}", f"nothing orders it and {earlier.label}; both: {_name(cell)}"
+                "msccl.race",
+                f"{now.label}, {self.when}",
+                f"nothing orders it and {earlier.label}; both: {cell_name(cell)}",
             )
 
     def _check_outputs(self) -> None:
@@ -227,10 +228,5 @@ class _Execution:
                     continue
                 first = trees.setdefault(tuple(origins), (value, cell))
                 if first[0] != value:
-                    words = f"is summed in another order than {_name(first[1])}: the last bits of floats may differ"
-                    self.found.warning("msccl.tree", f"{_name(cell)}, {self.when}", words)
-
-
-def _name(cell: Cell) -> str:
-    rank, buffer, chunk = cell
-    return f"chunk {chunk} of the {dict(i='input', o='output', s='scratch')[buffer]} of rank {rank}"
+                    words = f"is summed in another order than {cell_name(first[1])}: the last bits of floats may differ"
+                    self.found.warning("msccl.tree", f"{cell_name(cell)}, {self.when}", words)

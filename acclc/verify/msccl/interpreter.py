@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from acclc.ir.msccl import MscclAlgorithm, Reference
+from acclc.verify.chunk_layout import Cell, Layout
 from acclc.verify.findings import Collector
 from acclc.verify.msccl.graph import Event, Graph, build
-from acclc.verify.chunk_layout import Cell, Layout
 
-Array = NDArray[np.float64] | NDArray[np.int64]
+Array = NDArray[Any]
 Operator = Callable[[Array, Array], Array]
 
 

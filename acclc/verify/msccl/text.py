@@ -17,8 +17,8 @@ ATTRIBUTES = 16
 _BLANKS = " \n\r"
 
 
-class _Refused(Exception):
-    pass
+class _RefusedError(Exception):
+    """The engines' reader stops here."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Reader:
 
     def take(self) -> str:
         if self.at >= len(self.text):
-            raise _Refused("the text ends within an element")
+            raise _RefusedError("the text ends within an element")
         self.at += 1
         return self.text[self.at - 1]
 
@@ -40,18 +40,19 @@ class _Reader:
 def check_text(text: str) -> Report[None]:
     """Check that the engines' reader gets through a text, and sees the same elements as an XML parser."""
     found = Collector()
-    reader, open_tags = _Reader(text), []
+    reader = _Reader(text)
+    open_tags: list[str] = []
     try:
         while (tag := _node(reader)) is not None:
             name, kind = tag
             if kind == "close":
                 if not open_tags or open_tags.pop() != name:
-                    raise _Refused(f"</{name}> closes nothing that is open")
+                    raise _RefusedError(f"</{name}> closes nothing that is open")
             elif kind == "open":
                 open_tags.append(name)
         if open_tags:
-            raise _Refused(f"<{open_tags[-1]}> is not closed")
-    except _Refused as refused:
+            raise _RefusedError(f"<{open_tags[-1]}> is not closed")
+    except _RefusedError as refused:
         found.error("msccl.text", f"line {reader.line}", str(refused))
     return found.report()
 
@@ -64,32 +65,34 @@ def _node(reader: _Reader) -> tuple[str, str] | None:
         return None
     char = reader.take()
     if char != "<":
-        raise _Refused(f"expects `<`, and there is {char!r}")
+        raise _RefusedError(f"expects `<`, and there is {char!r}")
     if reader.text.startswith("!--", reader.at):
         end = reader.text.find("-->", reader.at)
         if end < 0:
-            raise _Refused("a comment without an end")
+            raise _RefusedError("a comment without an end")
         reader.at = end + 3
         return _node(reader)
     name, last = _name(reader)
     if not name and last == "/":
         name, last = _name(reader)
         if last != ">":
-            raise _Refused(f"blanks or text in </{name}>")
+            raise _RefusedError(f"blanks or text in </{name}>")
         return name, "close"
     attributes = 0
     while last == " ":
         last = _attribute(reader)
         attributes += 1
         if attributes > ATTRIBUTES:
-            raise _Refused(f"more than {ATTRIBUTES} attributes in <{name}>")
+            raise _RefusedError(f"more than {ATTRIBUTES} attributes in <{name}>")
     if last == "/":
         last = reader.take()
         if last != ">":
-            raise _Refused(f"expects `/>` at the end of <{name}>")
+            raise _RefusedError(f"expects `/>` at the end of <{name}>")
         return name, "single"
     if last != ">":
-        raise _Refused(f"a line break or text in <{name}>: a tag is on one line, with one blank between attributes")
+        raise _RefusedError(
+            f"a line break or text in <{name}>: a tag is on one line, with one blank between attributes"
+        )
     return name, "open"
 
 
@@ -97,9 +100,9 @@ def _name(reader: _Reader) -> tuple[str, str]:
     begin = reader.at
     while (char := reader.take()) not in " >/\n\r":
         if reader.at - begin >= LENGTH:
-            raise _Refused(f"a name of {LENGTH} characters or more")
+            raise _RefusedError(f"a name of {LENGTH} characters or more")
         if char == "=":
-            raise _Refused("a value where an element's name is expected")
+            raise _RefusedError("a value where an element's name is expected")
     return reader.text[begin : reader.at - 1], char
 
 
@@ -107,11 +110,11 @@ def _attribute(reader: _Reader) -> str:
     begin = reader.at
     while (char := reader.take()) != "=":
         if char in " >/\n\r" or reader.at - begin >= LENGTH:
-            raise _Refused("a blank too many, or an attribute without a value")
+            raise _RefusedError("a blank too many, or an attribute without a value")
     if reader.take() != '"':
-        raise _Refused('values stand in double quotes ("), and no blank before them')
+        raise _RefusedError('values stand in double quotes ("), and no blank before them')
     begin = reader.at
     while reader.take() != '"':
         if reader.at - begin >= LENGTH:
-            raise _Refused(f"a value of {LENGTH} characters or more")
+            raise _RefusedError(f"a value of {LENGTH} characters or more")
     return reader.take()

@@ -57,7 +57,9 @@ def check_plan(plan: Plan) -> Report[PlanFacts]:
         if wrong == 0:
             break
     if best is None:
-        found.error("mscclpp.chunks", "plan", f"no rank's chunks are those of {plan.collective} on {len(plan.gpus)} ranks")
+        found.error(
+            "mscclpp.chunks", "plan", f"no rank's chunks are those of {plan.collective} on {len(plan.gpus)} ranks"
+        )
         return found.report()
     for finding in best[2].findings:
         (found.warning if finding.warning else found.error)(finding.code, finding.where, finding.message)

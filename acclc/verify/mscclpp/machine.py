@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from acclc.ir.mscclpp import Plan, PlanBlock, PlanBuffer, PlanGpu, PlanOp
-from acclc.verify.chunk_layout import Cell, Layout
+from acclc.verify.chunk_layout import Cell, Layout, cell_name
 from acclc.verify.clocks import Access, AccessHistory, Vector
 from acclc.verify.findings import Collector
 from acclc.verify.sums import Contributions, Sums, Value
@@ -132,13 +132,13 @@ class Machine:
             block.clock[block.number] = mine + 1
 
     def _leave(self, rank: int) -> None:
-        """All blocks have ended; the caller reads the outputs."""
+        """All blocks have ended, what they waited for included; the caller reads the outputs."""
         clock = self.entered[rank]
         for block in self.blocks[rank]:
+            block.synchronise()
             np.maximum(clock, block.clock, out=clock)
         clock[rank] += 1
         now = Access(rank, int(clock[rank]), f"the caller of rank {rank}, after a call")
-        trees: dict[tuple[tuple[int, int], ...], Value] = {}
         for chunk in range(self.layout.output_chunks(rank)):
             origins = self.layout.origins(rank, chunk)
             for place in self._places(self.layout.cell(rank, "o", chunk, self.plan.inplace)):
@@ -148,7 +148,6 @@ class Machine:
                 if objection:
                     self.found.error("mscclpp.result", f"chunk {chunk} of the output of rank {rank}", objection)
                     break
-                trees.setdefault(tuple(origins), value)
 
     def _places(self, cell: Cell) -> Iterator[Place]:
         rank, buffer, chunk = cell
@@ -225,9 +224,13 @@ class Machine:
         assert kind is not None
         length = buffer.size * self.parts
         group = op.tbg_info
-        first, last = (0, length) if group is None else (
-            length * group.tb_id // group.tbg_size,
-            length * (group.tb_id + 1) // group.tbg_size,
+        first, last = (
+            (0, length)
+            if group is None
+            else (
+                length * group.tb_id // group.tbg_size,
+                length * (group.tb_id + 1) // group.tbg_size,
+            )
         )
         places: list[Place] = []
         for part in range(first, last):
@@ -275,7 +278,7 @@ class Machine:
 
     def _words(self, place: Place) -> str:
         rank, buffer, part = place
-        return f"chunk {part // self.parts} of the {dict(i='input', o='output', s='scratch')[buffer]} of rank {rank}"
+        return cell_name((rank, buffer, part // self.parts))
 
 
 def _joined(plan: Plan) -> dict[tuple[int, int], tuple[int, int]]:

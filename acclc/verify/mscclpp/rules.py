@@ -19,10 +19,11 @@ LOCAL_BUFFERS, REMOTE_BUFFERS = 2, 8
 OPS = 64
 SEMAPHORES = 16
 BARRIERS = 16
-NAMES = frozenset(
-    "nop barrier put pws pwsf get copy signal wait flush re res rre rres ppkt rppkt respkt cpkt upkt repkt recpkt recspkt"
-    " glres gstore gstorepkt rlxsignal rlxwait pipeline sem_acquire sem_release".split()
-)
+_SYNCHRONISING = {"nop", "barrier", "signal", "wait", "rlxsignal", "rlxwait", "flush", "sem_acquire", "sem_release"}
+_MOVING = {"put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres", "pipeline"}
+_PACKETS = {"ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt", "recpkt", "recspkt"}
+_SWITCH = {"glres", "gstore", "gstorepkt"}
+NAMES = _SYNCHRONISING | _MOVING | _PACKETS | _SWITCH
 TYPES = ("memory", "port", "switch")
 BUFFERS = ("i", "o", "s")
 
@@ -102,9 +103,7 @@ def _length(kind: str, channel: object) -> int:
     return len(channel.rank_groups if kind == "switch" else channel.connected_to)  # type: ignore[attr-defined]
 
 
-def _check_op(
-    gpu: PlanGpu, op: PlanOp, where: str, own: Counter[str], remote: Counter[str], found: Collector
-) -> None:
+def _check_op(gpu: PlanGpu, op: PlanOp, where: str, own: Counter[str], remote: Counter[str], found: Collector) -> None:
     if op.name not in NAMES:
         found.error("mscclpp.name", where, "is no operation that the parser knows")
     kind = op.channel_type or ""
@@ -114,7 +113,9 @@ def _check_op(
         found.error("mscclpp.channels", where, f"{len(op.channel_ids)} channels; an operation has {CHANNELS_OF_OP}")
     for side in (op.src_buff, op.dst_buff):
         if len(side) > LOCAL_BUFFERS + REMOTE_BUFFERS:
-            found.error("mscclpp.buffers", where, f"{len(side)} buffers; its table holds {LOCAL_BUFFERS + REMOTE_BUFFERS}")
+            found.error(
+                "mscclpp.buffers", where, f"{len(side)} buffers; its table holds {LOCAL_BUFFERS + REMOTE_BUFFERS}"
+            )
         if sum(b.buffer_id is not None for b in side) > REMOTE_BUFFERS:
             found.error("mscclpp.buffers", where, f"more than {REMOTE_BUFFERS} remote buffers")
         for buffer in side:
