@@ -10,6 +10,9 @@ from acclc.source import Source
 
 MAX_STEPS = 1_000_000
 MAX_NUMBER = 2**63 - 1
+"""Of sizes in bytes."""
+MAX_RANKS, MAX_CHUNKS, MAX_COUNT = 4096, 2**20, 2**15
+"""More is no algorithm that an engine could run, and a file must not make its reader slow."""
 
 
 def read_algorithm(source: Source) -> MscclAlgorithm:
@@ -28,9 +31,9 @@ def read_algorithm(source: Source) -> MscclAlgorithm:
     return MscclAlgorithm(
         name=_text(root, "name"),
         protocol=_text(root, "proto"),
-        channels=_whole(root, "nchannels"),
-        chunks_per_loop=_whole(root, "nchunksperloop", 1),
-        ranks=_whole(root, "ngpus", 1),
+        channels=_whole(root, "nchannels", 0, MAX_CHUNKS),
+        chunks_per_loop=_whole(root, "nchunksperloop", 1, MAX_CHUNKS),
+        ranks=_whole(root, "ngpus", 1, MAX_RANKS),
         collective=_text(root, "coll"),
         in_place=_flag(root, "inplace"),
         out_of_place=_flag(root, "outofplace"),
@@ -71,7 +74,7 @@ def _step(element: Element) -> MscclStep:
         kind=StepKind(kind),
         source=_reference(element, "src"),
         target=_reference(element, "dst"),
-        count=_whole(element, "cnt"),
+        count=_whole(element, "cnt", 0, MAX_COUNT),
         wait=None if block < 0 else (block, step),
         awaited=bool(_whole(element, "hasdep", 0, 1)),
     )
@@ -100,7 +103,7 @@ def _whole(element: Element, name: str, low: int = 0, high: int = MAX_NUMBER) ->
     except ValueError:
         value = None
     if value is None or not low <= value <= high:
-        least = f"from {low}" if high == MAX_NUMBER else f"of {low} to {high}"
+        least = f"from {low}" if high == MAX_NUMBER else f"from {low} to {high}"
         raise _wrong(element, name, f"a whole number {least} is needed")
     return value
 

@@ -22,6 +22,7 @@ AWAITED_BLOCK = 127
 """The largest id of a block that others wait for."""
 FUSED = 16
 """Reductions in a row into one place that the engine runs as one; more would overrun its table."""
+MAX_EVENTS = 2_000_000
 PEERS = 32
 """Blocks of a rank that send (or that receive) on one channel."""
 
@@ -125,6 +126,10 @@ def check_form(algorithm: MscclAlgorithm, found: Collector) -> None:
     ids = [g.id for g in algorithm.gpus]
     if sorted(ids) != list(range(algorithm.ranks)):
         found.error("msccl.ranks", "algo", f"has the gpus {ids}; ngpus {algorithm.ranks} needs each rank once")
+    events = sum(max(1, s.count) for g in algorithm.gpus for b in g.blocks for s in b.steps)
+    if events > MAX_EVENTS:
+        found.error("msccl.size", "algo", f"moves {events} chunks in all: more than {MAX_EVENTS} are not looked at")
+        return
     for gpu in algorithm.gpus:
         _check_blocks(algorithm, gpu, found)
 

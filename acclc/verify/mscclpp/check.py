@@ -17,6 +17,8 @@ from acclc.verify.mscclpp.machine import EXECUTED, Machine
 from acclc.verify.mscclpp.rules import check_rules
 
 MAX_PARTS = 5040
+MAX_PLACES = 4_000_000
+"""Parts of chunks that operations touch in all: more is not executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ def check_plan(plan: Plan) -> Report[PlanFacts]:
         (found.warning if finding.warning else found.error)(finding.code, finding.where, finding.message)
     parts = _parts(plan, found)
     _check_known(plan, found)
+    touched = sum(b.size for g in plan.gpus for t in g.threadblocks for o in t.ops for b in (*o.src_buff, *o.dst_buff))
+    if touched * parts > MAX_PLACES:
+        found.error("mscclpp.unknown", "plan", f"touches {touched * parts} parts of chunks: too many for this checker")
     if found.failed:
         return found.report()
     best: tuple[int, int, Collector] | None = None

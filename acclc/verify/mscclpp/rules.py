@@ -17,6 +17,8 @@ CHANNELS_OF_OP = 8
 LOCAL_BUFFERS, REMOTE_BUFFERS = 2, 8
 """An op's table has room for both together, on each side."""
 OPS = 64
+CHUNKS = 2**20
+"""No plan has more; beyond it a file is not looked at any further."""
 SEMAPHORES = 16
 BARRIERS = 16
 _SYNCHRONISING = {"nop", "barrier", "signal", "wait", "rlxsignal", "rlxwait", "flush", "sem_acquire", "sem_release"}
@@ -50,6 +52,8 @@ def check_rules(plan: Plan) -> Report[None]:
 
 def _check_gpu(plan: Plan, gpu: PlanGpu, found: Collector) -> None:
     where, ranks = f"rank {gpu.id}", len(plan.gpus)
+    if max(gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks) > CHUNKS:
+        found.error("mscclpp.chunks", where, f"a buffer of more than {CHUNKS} chunks")
     if gpu.input_chunks < 1 or gpu.output_chunks < 1 or gpu.scratch_chunks < 0:
         words = f"{gpu.input_chunks} input and {gpu.output_chunks} output chunks: the engine divides by both"
         found.error("mscclpp.chunks", where, words)
@@ -147,7 +151,7 @@ def _check_buffer(
     found: Collector,
 ) -> None:
     named = [n for n in (buffer.type, buffer.buffer_id, buffer.switch_channel_id) if n is not None]
-    if len(named) != 1 or buffer.index < 0 or buffer.size < 1:
+    if len(named) != 1 or buffer.index < 0 or not 1 <= buffer.size <= CHUNKS:
         found.error("mscclpp.form", where, "a buffer has one of type, buffer_id, switch_channel_id; an index; a size")
     if buffer.buffer_id is not None and not 0 <= buffer.buffer_id < remote[kind]:
         found.error("mscclpp.buffer", where, f"remote buffer {buffer.buffer_id}; the block has {remote[kind]}")
