@@ -142,17 +142,17 @@ def _add_local(rank: Rank, local: list[Action], blocks: list[Block]) -> None:
     step_of = {a: (block, step) for block in blocks for step in block.steps for a in step.actions}
     alone = Block(rank, 0)
     for action in local:
-        before = [step_of[n] for n in action.needs if n in step_of]
-        step = Step(action)
+        before = [step_of[n] for n in action.needs]
+        made = Step(action)
         if before:
-            block, last = max(before, key=lambda pair: pair[1].first.order)
-            at = block.steps.index(last) + 1
+            block = max(before, key=lambda pair: pair[1].first.order)[0]
+            at = 1 + max(block.steps.index(step) for other, step in before if other is block)
             while at < len(block.steps) and not block.steps[at].first.receives and not block.steps[at].first.sends:
                 at += 1
-            block.steps.insert(at, step)
+            block.steps.insert(at, made)
         else:
             block = alone
-            block.steps.append(step)
-        step_of[action] = (block, step)
+            block.steps.append(made)
+        step_of[action] = (block, made)
     if alone.steps:
         blocks.append(alone)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_schedules import flood
 
 from acclc.export.errors import ExportError
 from acclc.export.msccl import ENGINES, MscclOptions, export_msccl, safe_name, text_of
@@ -95,6 +96,15 @@ def test_random_machines(machine: str, collective: str, target: str) -> None:
     for schedule in greedy.schedules_of(p)[:2]:
         assert check_schedule(p, schedule).ok
         check_all(p, schedule, target)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ranks=st.integers(2, 6), seed=st.integers(0, 10**6))
+def test_sums_of_what_arrives_anywhere_in_any_order(ranks: int, seed: int) -> None:
+    p = problem(f"all_reduce on full({ranks})")
+    schedule = flood(p, seed)
+    assert check_schedule(p, schedule).ok, check_schedule(p, schedule)
+    check_all(p, schedule)
 
 
 def test_a_message_that_is_passed_on_never_touches_memory() -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_schedules import flood
 
 from acclc.export.errors import ExportError
 from acclc.export.mscclpp import PlanOptions, export_plan, text_of
@@ -73,6 +74,16 @@ def test_larger_machines(topology: str, collective: str, blocks: int, in_place: 
         return
     try:
         check_all(p, greedy.schedules_of(p)[0], in_place, blocks)
+    except ExportError as refused:
+        assert refused.limit == "operations"
+
+
+@settings(max_examples=15, deadline=None)
+@given(ranks=st.integers(2, 5), seed=st.integers(0, 10**6), in_place=st.booleans())
+def test_sums_of_what_arrives_anywhere_in_any_order(ranks: int, seed: int, in_place: bool) -> None:
+    p = problem(f"all_reduce on full({ranks})")
+    try:
+        check_all(p, flood(p, seed), in_place, blocks=1)
     except ExportError as refused:
         assert refused.limit == "operations"
 
