@@ -1,4 +1,4 @@
-"""Exports: every library topology of up to 16 ranks, every collective, to every engine; and the list of what is refused.
+"""Exports: every library topology of up to 16 ranks, every collective, to every engine; and what is refused.
 
     python benchmarks/export.py [--quick] [--json FILE] [--refused FILE] [--time-limit S]
 
@@ -136,8 +136,8 @@ def refused_table(rows: Sequence[Row]) -> str:
     lines = [
         "# What is not exported, and the limit",
         "",
-        "Written by `benchmarks/export.py --refused`. A case whose every variant is refused has *no* file for that engine;",
-        "of the others, the variants named do not fit and those beside them do.",
+        "Written by `benchmarks/export.py --refused`. A case whose every variant is refused has *no* file for that",
+        "engine; of the others, the variants named do not fit and those beside them do.",
         "",
         "| case | engine | fits | refused: limit |",
         "|---|---|---|---|",
@@ -162,6 +162,15 @@ def show(rows: Sequence[Row]) -> None:
         )
 
 
+def save(rows: Sequence[Row], results: str | None, refused: str | None) -> None:
+    """Write the results and the table of what is refused."""
+    if results:
+        machine = {"python": platform.python_version(), "machine": platform.machine()}
+        Path(results).write_text(json.dumps({**machine, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+    if refused:
+        Path(refused).write_text(refused_table(rows))
+
+
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,12 +184,8 @@ def main() -> int:
         offered = problem.demands[0].in_place is not InPlace.NONE
         rows += [measure(case, problem, schedules, t) for t in TARGETS if offered or not TARGETS[t].in_place]
         print(case, ", ".join(s.id for s in schedules), file=sys.stderr)
+        save(rows, options.json, options.refused)  # a run that is interrupted leaves what it has
     show(rows)
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine()}
-        Path(options.json).write_text(json.dumps({**machine, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
-    if options.refused:
-        Path(options.refused).write_text(refused_table(rows))
     return 0 if all(r.verified for r in rows) else 1
 
 

@@ -85,7 +85,7 @@ def _of_rank(rank: Rank, actions: list[Action], ends: Ends, apart: Collection[tu
     for end, arriving in sorted(receives.items()):
         other = pairs.get(end)
         block = Block(rank, end[1], end[0], other[0] if other else None)
-        block.steps = _merge(arriving, sends[other] if other else [], ends)
+        block.steps = _merge(arriving, sends[other] if other else [])
         blocks.append(block)
     taken = set(pairs.values())
     for end, leaving in sorted(sends.items()):
@@ -114,7 +114,7 @@ def _pair(receives: dict[End, list[Action]], sends: dict[End, list[Action]], end
     return pairs
 
 
-def _merge(receives: list[Action], sends: list[Action], ends: Ends) -> list[Step]:
+def _merge(receives: list[Action], sends: list[Action]) -> list[Step]:
     """Join two ends' actions, each in its order; a receive is joined with the send of what it makes where that fits."""
     position = {action: i for i, action in enumerate(sends)}
     steps: list[Step] = []

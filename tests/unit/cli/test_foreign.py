@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "verify"))
-from msccl_files import ring_text  # noqa: E402
+from msccl_files import ring_text
 
 
 @pytest.fixture
@@ -44,9 +44,7 @@ def test_one_variant_goes_to_a_stream(acclc, artefact: Path) -> None:  # type: i
     assert shown.out.startswith('<algo name="acclc_summed_c1s1r1" proto="Simple"')
     assert 'inplace="1" outofplace="1"' in shown.out
     assert acclc("export", artefact, "--to", "msccl-xml", "-o", "-").code == 2
-    sized = acclc(
-        "export", artefact, "--to", "msccl-xml", "-o", "-", "--only", "summed/c1s1r1", "--max-bytes", "64K"
-    )
+    sized = acclc("export", artefact, "--to", "msccl-xml", "-o", "-", "--only", "summed/c1s1r1", "--max-bytes", "64K")
     assert 'minBytes="0" maxBytes="65536"' in sized.out
 
 

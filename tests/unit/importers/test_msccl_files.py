@@ -16,7 +16,7 @@ from acclc.source import Source
 from acclc.verify import check_schedule
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "verify"))
-from msccl_files import relay_text, ring_text  # noqa: E402
+from msccl_files import relay_text, ring_text
 
 
 def refused(text: str) -> DiagnosticError:

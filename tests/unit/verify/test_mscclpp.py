@@ -11,8 +11,18 @@ import pytest
 
 from acclc.importers import source_of
 from acclc.importers.mscclpp_json import read_plan
-from acclc.ir.mscclpp import BlockBuffers, BlockChannels, Plan, PlanBlock, PlanBuffer, PlanChannel, PlanGpu, PlanOp
-from acclc.ir.mscclpp import RemoteBuffer, Semaphore
+from acclc.ir.mscclpp import (
+    BlockBuffers,
+    BlockChannels,
+    Plan,
+    PlanBlock,
+    PlanBuffer,
+    PlanChannel,
+    PlanGpu,
+    PlanOp,
+    RemoteBuffer,
+    Semaphore,
+)
 from acclc.verify.mscclpp import check_plan, check_rules
 
 
