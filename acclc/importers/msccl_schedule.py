@@ -189,7 +189,8 @@ class _Run:
             return other
         if one.chunk != other.chunk:
             raise DiagnosticError(Diagnostic("import-contradiction", "the algorithm adds chunks of different data"))
-        first, second = (other, one) if other.operands[0] == OWN or len(other.operands) > 1 else (one, other)
+        # the longer first: adding one operand to a sum then is what the schedule says too, to the last bit
+        first, second = (one, other) if len(one.operands) >= len(other.operands) else (other, one)
         return _Value(one.chunk, first.operands + second.operands)
 
     def _send(self, src: int, dst: int, channel: int, value: _Value) -> None:
