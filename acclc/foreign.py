@@ -59,6 +59,18 @@ def read_source(path: Path) -> Source:
     return source_of(path.read_bytes(), str(path))
 
 
+def _first(source: Source) -> str:
+    return source.text.lstrip("\ufeff \t\r\n")[:1]
+
+
+def _algorithm(source: Source) -> MscclAlgorithm:
+    if _first(source) != "<":
+        words = f"{source.name} is neither an artefact (a folder) nor an algorithm of MSCCL (XML)"
+        help = "`acclc compile` makes an artefact of a file of the language"
+        raise DiagnosticError(Diagnostic("import-unknown-format", words, help=help))
+    return read_algorithm(source)
+
+
 def audit_file(path: Path, target: str | None) -> list[Row]:
     """Check an algorithm of MSCCL (XML) or a plan of MSCCL++ (JSON) by its meaning and by what engines demand.
 
@@ -68,9 +80,9 @@ def audit_file(path: Path, target: str | None) -> list[Row]:
         DiagnosticError: the file is neither.
     """
     source = read_source(path)
-    if not source.text.lstrip("\ufeff \t\r\n").startswith("<"):
+    if _first(source) == "{":
         return [_plan_row(read_plan(source))]
-    algorithm = read_algorithm(source)
+    algorithm = _algorithm(source)
     report = check_algorithm(algorithm)
     rows = [Row(f"{algorithm.collective} on {algorithm.ranks} ranks", report.findings, _words(report.facts))]
     strict = target is not None
@@ -121,10 +133,10 @@ def artefact_of(path: Path, topology: Topology | None) -> Artefact:
     from acclc.verify import check_problem, check_schedule
 
     source = read_source(path)
-    if not source.text.lstrip("\ufeff \t\r\n").startswith("<"):
-        words = "only algorithms of MSCCL (XML) are run, shown and simulated; a plan of MSCCL++ can be verified"
+    if _first(source) == "{":
+        words = f"{path}: only algorithms of MSCCL (XML) are run, shown and simulated; a plan of MSCCL++ can be verified"
         raise DiagnosticError(Diagnostic("import-unknown-format", words))
-    algorithm = read_algorithm(source)
+    algorithm = _algorithm(source)
     report = check_algorithm(algorithm)
     if not report.ok or report.facts is None:
         words = f"`acclc verify` finds the algorithm wrong: {report.errors[0]}"
