@@ -134,7 +134,9 @@ def artefact_of(path: Path, topology: Topology | None) -> Artefact:
 
     source = read_source(path)
     if _first(source) == "{":
-        words = f"{path}: only algorithms of MSCCL (XML) are run, shown and simulated; a plan of MSCCL++ can be verified"
+        words = (
+            f"{path}: only algorithms of MSCCL (XML) are run, shown and simulated; a plan of MSCCL++ can be verified"
+        )
         raise DiagnosticError(Diagnostic("import-unknown-format", words))
     algorithm = _algorithm(source)
     report = check_algorithm(algorithm)

@@ -1,6 +1,6 @@
 """Exports: every library topology of up to 16 ranks, every collective, to every engine; and what is refused.
 
-    python benchmarks/export.py [--quick] [--json FILE] [--refused FILE] [--time-limit S]
+    python benchmarks/export.py [--quick] [--json FILE] [--refused FILE] [--only TOPOLOGY] [--time-limit S]
 
 Each schedule that the compiler finds for a case (within the time limit) is exported to MSCCL's XML for each target and
 to an execution plan of MSCCL++ out of place and in place. `verified`: the file was read back equal, keeps every rule of
@@ -177,10 +177,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="three topologies")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--refused", metavar="FILE")
+    parser.add_argument("--only", action="append", metavar="TOPOLOGY", help="this topology; may be repeated")
     parser.add_argument("--time-limit", type=float, default=2.0, help="seconds of search a case [2]")
     options = parser.parse_args()
+    names = options.only or (QUICK if options.quick else TOPOLOGIES)
     rows: list[Row] = []
-    for case, problem, schedules in cases(QUICK if options.quick else TOPOLOGIES, options.time_limit):
+    for case, problem, schedules in cases(names, options.time_limit):
         offered = problem.demands[0].in_place is not InPlace.NONE
         rows += [measure(case, problem, schedules, t) for t in TARGETS if offered or not TARGETS[t].in_place]
         print(case, ", ".join(s.id for s in schedules), file=sys.stderr)

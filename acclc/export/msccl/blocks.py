@@ -138,21 +138,20 @@ def _merge(receives: list[Action], sends: list[Action]) -> list[Step]:
 
 
 def _add_local(rank: Rank, local: list[Action], blocks: list[Block]) -> None:
-    """Put local work behind what it waits for last; what waits for nothing has a block of its own."""
+    """Put local work into the block of what it waits for last, at its place in the order; else into one of its own.
+
+    Not earlier than its place, even where it could be: what it still waits for would hold up what comes before that.
+    """
     step_of = {a: (block, step) for block in blocks for step in block.steps for a in step.actions}
     alone = Block(rank, 0)
     for action in local:
         before = [step_of[n] for n in action.needs]
+        block = max(before, key=lambda pair: pair[1].first.order)[0] if before else alone
+        at = max((1 + block.steps.index(step) for other, step in before if other is block), default=0)
+        while at < len(block.steps) and block.steps[at].first.order <= action.order:
+            at += 1
         made = Step(action)
-        if before:
-            block = max(before, key=lambda pair: pair[1].first.order)[0]
-            at = 1 + max(block.steps.index(step) for other, step in before if other is block)
-            while at < len(block.steps) and not block.steps[at].first.receives and not block.steps[at].first.sends:
-                at += 1
-            block.steps.insert(at, made)
-        else:
-            block = alone
-            block.steps.append(made)
+        block.steps.insert(at, made)
         step_of[action] = (block, made)
     if alone.steps:
         blocks.append(alone)

@@ -13,6 +13,11 @@ from random_schedules import flood
 
 from acclc.export.errors import ExportError
 from acclc.export.msccl import ENGINES, MscclOptions, export_msccl, safe_name, text_of
+from acclc.export.msccl.actions import actions_of
+from acclc.export.msccl.blocks import Ends, make_blocks
+from acclc.export.msccl.progress import stuck
+from acclc.export.msccl.waits import add_all_waits
+from acclc.export.pieces import Grid
 from acclc.importers.msccl_xml import read_algorithm
 from acclc.ir.msccl import MscclAlgorithm, StepKind
 from acclc.ir.problem import Problem
@@ -105,6 +110,24 @@ def test_sums_of_what_arrives_anywhere_in_any_order(ranks: int, seed: int) -> No
     schedule = flood(p, seed)
     assert check_schedule(p, schedule).ok, check_schedule(p, schedule)
     check_all(p, schedule)
+
+
+@settings(max_examples=20, deadline=None)
+@given(ranks=st.integers(2, 8), seed=st.integers(0, 10**6))
+def test_blocks_with_one_end_keep_to_one_order(ranks: int, seed: int) -> None:
+    """That is why they never wait in a circle, and why taking blocks apart ends."""
+    p = problem(f"all_reduce on full({ranks})")
+    schedule = flood(p, seed)
+    actions = actions_of(Grid(p, schedule, 71), aliased=True)
+    transfers = schedule.transfers
+    receive = {a: (transfers[a.receives[0]].src, 0) for a in actions if a.receives is not None}
+    send = {a: (transfers[a.sends[0]].dst, 0) for a in actions if a.sends is not None}
+    blocks = make_blocks(actions, Ends(receive, send), {(a.rank, end) for a, end in receive.items()})
+    for block in blocks:
+        orders = [step.first.order for step in block.steps]
+        assert orders == sorted(orders)
+    add_all_waits(blocks)
+    assert not stuck(blocks)
 
 
 def test_a_message_that_is_passed_on_never_touches_memory() -> None:
