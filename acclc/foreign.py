@@ -119,6 +119,17 @@ def _plan_row(plan: Plan) -> Row:
     return Row(f"{plan.collective} on {len(plan.gpus)} ranks", report.findings, figure)
 
 
+def read_imported(path: Path) -> MscclAlgorithm:
+    """Read an algorithm that is to be run. Raises DiagnosticError where the file is none."""
+    source = read_source(path)
+    if _first(source) == "{":
+        words = (
+            f"{path}: only algorithms of MSCCL (XML) are run, shown and simulated; a plan of MSCCL++ can be verified"
+        )
+        raise DiagnosticError(Diagnostic("import-unknown-format", words))
+    return _algorithm(source)
+
+
 def artefact_of(path: Path, topology: Topology | None) -> Artefact:
     """Bring an algorithm of MSCCL onto a topology and through all levels of the compiler.
 
@@ -132,13 +143,7 @@ def artefact_of(path: Path, topology: Topology | None) -> Artefact:
     from acclc.simulate import size_ranges
     from acclc.verify import check_problem, check_schedule
 
-    source = read_source(path)
-    if _first(source) == "{":
-        words = (
-            f"{path}: only algorithms of MSCCL (XML) are run, shown and simulated; a plan of MSCCL++ can be verified"
-        )
-        raise DiagnosticError(Diagnostic("import-unknown-format", words))
-    algorithm = _algorithm(source)
+    algorithm = read_imported(path)
     report = check_algorithm(algorithm)
     if not report.ok or report.facts is None:
         words = f"`acclc verify` finds the algorithm wrong: {report.errors[0]}"

@@ -133,13 +133,14 @@ def select(artefact: Artefact, only: str | None) -> list[tuple[CompiledCollectiv
 def load_any(path: Path, topology: str | None, needs_topology: bool = False) -> Artefact:
     """Load an artefact, or bring an algorithm of MSCCL (a file) onto a topology."""
     from acclc.artefact import load_artefact
-    from acclc.foreign import artefact_of, is_foreign
+    from acclc.foreign import artefact_of, is_foreign, read_imported
 
     if not is_foreign(path):
         if topology is not None:
             raise click.UsageError("--topology is for an algorithm of MSCCL; an artefact has its own")
         return load_artefact(path)
     if topology is None:
+        read_imported(path)  # a file that is no algorithm is at fault, not the options
         if needs_topology:
             raise click.UsageError(f"{path} does not say what the machine is; name it: --topology dgx1")
         return artefact_of(path, None)
