@@ -24,6 +24,7 @@ LEVELS: dict[str, set[str]] = {
     "simulate": {"ir", "bounds"},
     "solve": {"ir", "bounds", "simulate"},
     "lower": {"ir"},
+    "export": {"ir"},
     "codegen": {"ir", "resources"},
     "view": {"ir", "simulate", "resources"},
 }

@@ -24,6 +24,11 @@ only_option = click.option(
     "--only", metavar="NAME[/VARIANT]", help="One collective of the artefact, or one variant of it."
 )
 artefact_argument = click.argument("artefact", type=click.Path(path_type=Path))
+topology_option = click.option(
+    "--topology",
+    metavar="NAME_OR_FILE",
+    help="Where ARTEFACT is an algorithm of MSCCL: the machine, built in (dgx1), an .accl file or an import.",
+)
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 
@@ -141,6 +146,28 @@ def select(artefact: Artefact, only: str | None) -> list[tuple[CompiledCollectiv
             return [(collective, chosen)]
     have = ", ".join(c.name for c in artefact.collectives)
     raise click.BadParameter(f"no collective {name!r} in the artefact; it has {have}", param_hint="--only")
+
+
+def load_any(path: Path, topology: str | None, needs_topology: bool = False) -> Artefact:
+    """Load an artefact, or bring an algorithm of MSCCL (a file) onto a topology."""
+    from acclc.artefact import load_artefact
+    from acclc.foreign import artefact_of, is_foreign, read_imported
+
+    if not is_foreign(path):
+        if topology is not None:
+            raise click.UsageError("--topology is for an algorithm of MSCCL; an artefact has its own")
+        return load_artefact(path)
+    if topology is None:
+        read_imported(path)  # a file that is no algorithm is at fault, not the options
+        if needs_topology:
+            raise click.UsageError(f"{path} does not say what the machine is; name it: --topology dgx1")
+        return artefact_of(path, None)
+    from acclc import topologies
+
+    found = topologies.load(topology)
+    if len(found) != 1:
+        raise click.BadParameter(f"{topology} has {len(found)} topologies; one is needed", param_hint="--topology")
+    return artefact_of(path, found[0])
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,23 +50,33 @@ def command(
     only: str | None,
     as_json: bool,
 ) -> int:
-    """Run every variant of ARTEFACT on random data, in and out of place, and compare with the definition."""
+    """Run every variant of ARTEFACT on random data, in and out of place, and compare with the definition.
+
+    ARTEFACT may be an algorithm of MSCCL (XML): it goes through the ordinary backends.
+    """
     from acclc_runtime.manifest import read_manifest
     from acclc_runtime.run import run_checks
 
-    manifest = read_manifest(artefact)
-    rows = run_checks(
-        artefact,
-        backend=backend,
-        sizes=sizes,
-        dtypes=dtypes or default_types(manifest),
-        ops=ops or default_operators(manifest),
-        iterations=iters,
-        check=check,
-        seed=seed,
-        only=only,
-        options={"mode": mode} if mode is not None else {},
-    )
+    with ExitStack() as stack:
+        folder = artefact
+        if artefact.is_file():
+            from acclc.cli.common import load_any
+
+            beside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acclc-")))
+            folder = load_any(artefact, None).save(beside / "imported")
+        manifest = read_manifest(folder)
+        rows = run_checks(
+            folder,
+            backend=backend,
+            sizes=sizes,
+            dtypes=dtypes or default_types(manifest),
+            ops=ops or default_operators(manifest),
+            iterations=iters,
+            check=check,
+            seed=seed,
+            only=only,
+            options={"mode": mode} if mode is not None else {},
+        )
     ok = all(row.ok for row in rows)
     if as_json:
         print_json({"artefact": str(artefact), "backend": backend, "ok": ok, "rows": [row.to_dict() for row in rows]})

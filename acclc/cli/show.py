@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from acclc.cli.common import artefact_argument, only_option, select, write_text
+from acclc.cli.common import artefact_argument, load_any, only_option, select, topology_option, write_text
 from acclc.cli.failures import OK
 from acclc.cli.sizes import SIZE
 
@@ -30,13 +30,13 @@ from acclc.cli.sizes import SIZE
     help="S in bytes for which times are drawn; may be given several times.",
 )
 @only_option
-def command(artefact: Path, output: Path | None, sizes: tuple[int, ...], only: str | None) -> int:
+@topology_option
+def command(artefact: Path, output: Path | None, sizes: tuple[int, ...], only: str | None, topology: str | None) -> int:
     """Write the schedules of ARTEFACT as one interactive page that opens offline."""
-    from acclc.artefact import load_artefact
     from acclc.forecast import view_input
     from acclc.view.page import render_page
 
-    loaded = load_artefact(artefact)
+    loaded = load_any(artefact, topology)
     page = render_page(view_input(loaded.name, select(loaded, only), sizes))
     target = output if output is not None else artefact.with_name(f"{artefact.name}.html")
     write_text(target, page)

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from acclc.cli.common import artefact_argument, json_option, only_option, print_json, select
+from acclc.cli.common import (
+    artefact_argument,
+    json_option,
+    load_any,
+    only_option,
+    print_json,
+    select,
+    topology_option,
+)
 from acclc.cli.failures import OK
 from acclc.cli.sizes import SIZE
 
@@ -23,13 +31,13 @@ from acclc.cli.sizes import SIZE
     help="S in bytes (as nccl-tests counts it); may be given several times.",
 )
 @only_option
+@topology_option
 @json_option
-def command(artefact: Path, sizes: tuple[int, ...], only: str | None, as_json: bool) -> int:
+def command(artefact: Path, sizes: tuple[int, ...], only: str | None, topology: str | None, as_json: bool) -> int:
     """Print the alpha-beta time of each variant of ARTEFACT, what limits it, and ring and tree beside it."""
-    from acclc.artefact import load_artefact
     from acclc.forecast import forecast
 
-    chosen = select(load_artefact(artefact), only)
+    chosen = select(load_any(artefact, topology, needs_topology=True), only)
     rows = [row for collective, variants in chosen for row in forecast(collective, variants, sizes)]
     if as_json:
         print_json({"artefact": str(artefact), "rows": [row.to_dict() for row in rows]})

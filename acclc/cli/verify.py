@@ -12,12 +12,27 @@ from acclc.cli.failures import FAULT, OK
 
 @click.command("verify")
 @artefact_argument
+@click.option(
+    "--target",
+    type=click.Choice(["executor", "rccl", "msccl"]),
+    help="An algorithm of MSCCL: the engine that has to take it (else what engines refuse is a warning).",
+)
 @json_option
-def command(artefact: Path, as_json: bool) -> int:
-    """Check ARTEFACT again from its files alone: problem, proof, schedules, programs, kernels, manifest."""
-    from acclc.audit import audit
+def command(artefact: Path, target: str | None, as_json: bool) -> int:
+    """Check ARTEFACT again from its files alone: problem, proof, schedules, programs, kernels, manifest.
 
-    rows = audit(artefact)
+    Or a file of another engine: an algorithm of MSCCL (XML) or an execution plan of MSCCL++ (JSON).
+    """
+    from acclc.foreign import audit_file, is_foreign
+
+    if is_foreign(artefact):
+        rows = audit_file(artefact, target)
+    elif target is not None:
+        raise click.UsageError("--target is for an algorithm of MSCCL, a file")
+    else:
+        from acclc.audit import audit
+
+        rows = audit(artefact)
     ok = all(row.ok for row in rows)
     if as_json:
         print_json({"artefact": str(artefact), "verified": ok, "checks": [row.to_dict() for row in rows]})
