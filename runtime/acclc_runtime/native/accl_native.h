@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define ACCL_NATIVE_ABI 2
+#define ACCL_NATIVE_ABI 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +42,7 @@ typedef struct {
     uint64_t slot_bytes;
     uint64_t timeout_ns;
     uint64_t streaming;  // not 0: stores may go past the caches
+    uint64_t tag;        // not 0: what this call is, where ranks are processes
 } accl_launch;
 
 typedef struct {
@@ -50,6 +51,7 @@ typedef struct {
     void (*trace)(void* runner, uint32_t end, int32_t step, int32_t transfer, uint64_t slice, uint64_t bytes);
     uint32_t (*entered)(void* runner, uint32_t slot);  // null: ranks are no processes
     void (*posted)(void* runner, uint32_t home);
+    uint32_t (*differs)(void* runner, uint32_t slot);
 } accl_host;
 
 // A kernel's entry: thread ``thread`` of block-and-channel ``number``.
