@@ -6,12 +6,12 @@ import hashlib
 import keyword
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from acclc.ir.kernel_program import KERNEL_PROGRAM_VERSION, KernelProgram
+from acclc.ir.kernel_program import KERNEL_PROGRAM_VERSION, KernelProgram, Realisation
 from acclc.ir.problem import Problem, Topology
 from acclc.ir.program import PROGRAM_VERSION, Program
 from acclc.ir.result import Bound, Excluded, Exclusion, Status
@@ -73,8 +73,9 @@ class Variant:
 
     @property
     def id(self) -> str:
-        """(C, S, R) in short, as ``c6s3r7``."""
-        return self.schedule.id
+        """(C, S, R) in short, as ``c6s3r7``, and how it is realised, if not by puts: ``c1s1r1_eager``."""
+        put = self.kernel.realisation is Realisation.PUT
+        return self.schedule.id if put else f"{self.schedule.id}_{self.kernel.realisation.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,19 @@ class CompiledCollective:
     def name(self) -> str:
         """The name users call it by."""
         return self.problem.name
+
+    @property
+    def schedules(self) -> tuple[Variant, ...]:
+        """Each schedule once, as realised by puts, with the sizes of all its realisations: for reports on schedules."""
+        return tuple(self._whole(v) for v in self.variants if v.kernel.realisation is Realisation.PUT)
+
+    def _whole(self, variant: Variant) -> Variant:
+        """A variant with the sizes of all of its schedule."""
+        found = [v for v in self.variants if v.schedule == variant.schedule and v.min_bytes is not None]
+        least = [v.min_bytes for v in found if v.min_bytes is not None]
+        most = [v.max_bytes for v in found if v.max_bytes is not None]
+        limited = found and len(most) == len(found)
+        return replace(variant, min_bytes=min(least, default=None), max_bytes=max(most) if limited else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,4 +389,6 @@ def _variant(compiled: CompiledCollective, variant: Variant) -> ManifestVariant:
         schedule_digest=_digest(schedule_bytes(variant.schedule)),
         program_digest=_digest(program_bytes(variant.program)),
         written=kernel.written,
+        read=kernel.read,
+        realisation=kernel.realisation.value,
     )

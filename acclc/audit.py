@@ -10,7 +10,7 @@ from typing import Any
 
 from acclc.artefact import Artefact, CompiledCollective, Variant, read_artefact
 from acclc.ir.schedule import Schedule
-from acclc.simulate import size_ranges
+from acclc.realisations import sizes_of
 from acclc.verify import (
     Finding,
     Report,
@@ -136,9 +136,9 @@ def optimality_words(unit: Fraction | None, facts: OptimalityFacts) -> str:
 
 
 def _sizes(collective: CompiledCollective) -> Iterator[Finding]:
-    """Each variant is chosen for the sizes at which it is the fastest."""
-    ranges = size_ranges(collective.problem, [v.schedule for v in collective.variants])
-    for variant, found in zip(collective.variants, ranges, strict=True):
+    """Each variant is chosen for the sizes at which it is the fastest, by its schedule and its realisation."""
+    known = [(v.schedule, v.kernel) for v in collective.variants]
+    for variant, found in zip(collective.variants, sizes_of(collective.problem, known), strict=True):
         stated = (variant.min_bytes, variant.max_bytes)
         if stated != (found or (None, None)):
             message = f"is said to be best for {stated[0]} to {stated[1]} bytes; that is {found}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,11 +17,12 @@ from acclc.ir import text
 from acclc.ir.problem import Problem
 from acclc.ir.result import Result, Solution
 from acclc.ir.schedule import Schedule
-from acclc.simulate import baselines, best_within, shard_bytes, size_ranges
+from acclc.simulate import baselines, best_within, shard_bytes
 from acclc.source import Source
 
 if TYPE_CHECKING:
     from acclc.forecast import Abilities, Headroom
+    from acclc.realisations import Realised
     from acclc.sema import Analysis
     from acclc.solve.protocol import Progress
     from acclc.verify import Report
@@ -130,8 +131,7 @@ def compile_problem(
     started = time.perf_counter()
     result = synthesize(problem, options, observer, known)
     solutions = _within_sizes(problem, result.solutions)
-    ranges = size_ranges(problem, [s.schedule for s in solutions])
-    variants = tuple(lower(problem, s, sizes, observer) for s, sizes in zip(solutions, ranges, strict=True))
+    variants = lower_all(problem, solutions, observer)
     proof = Proof(
         result.bound,
         result.status,
@@ -188,25 +188,38 @@ def synthesize(problem: Problem, options: Options, observer: Observer, known: Se
     return result
 
 
+def lower_all(problem: Problem, solutions: Sequence[Solution], observer: Observer | None = None) -> tuple[Variant, ...]:
+    """Schedules -> Programs -> KernelPrograms -> sources, each verified, in each realisation that a schedule has."""
+    from acclc.realisations import realise
+
+    seconds = {s.schedule: s.solve_seconds for s in solutions}
+    realised = realise(problem, list(seconds))
+    return tuple(_variant(problem, r, seconds.get(r.schedule, 0.0), observer or Silent()) for r in realised)
+
+
 def lower(
     problem: Problem, solution: Solution, sizes: tuple[int, int | None] | None, observer: Observer | None = None
 ) -> Variant:
-    """Schedule -> Program -> KernelProgram -> source, each level verified."""
+    """One schedule, realised by puts, for ``sizes``."""
+    from acclc.realisations import by_puts
+
+    return _variant(problem, by_puts(problem, solution.schedule, sizes), solution.solve_seconds, observer or Silent())
+
+
+def _variant(problem: Problem, realised: Realised, solve_seconds: float, observer: Observer) -> Variant:
     from acclc.codegen import generate
-    from acclc.lower import lower_kernel, lower_program
-    from acclc.verify import check_kernel, check_program
+    from acclc.verify import check_kernel, check_program, check_schedule
     from acclc.verify.schedule import time_per_shard_byte
 
-    schedule, observer = solution.schedule, observer or Silent()
-    observer.stage(problem, f"program of {schedule.id}")
-    program = lower_program(problem, schedule)
+    schedule, program, kernel = realised.schedule, realised.program, realised.kernel
+    low, high = realised.sizes or (None, None)
+    variant = Variant(schedule, program, kernel, "", low, high, time_per_shard_byte(problem, schedule), solve_seconds)
+    observer.stage(problem, f"program of {variant.id}")
+    demand_verified(problem, "schedule", check_schedule(problem, schedule))
     demand_verified(problem, "program", check_program(problem, schedule, program))
-    observer.stage(problem, f"kernel of {schedule.id}")
-    kernel = lower_kernel(problem, program)
+    observer.stage(problem, f"kernel of {variant.id}")
     demand_verified(problem, "kernel program", check_kernel(problem, schedule, kernel))
-    low, high = sizes if sizes is not None else (None, None)
-    time_per_byte = time_per_shard_byte(problem, schedule)
-    return Variant(schedule, program, kernel, generate(kernel), low, high, time_per_byte, solution.solve_seconds)
+    return replace(variant, source=generate(kernel))
 
 
 def emit_levels(path: str | Path, level: str, options: Options, observer: Observer) -> Iterator[str]:
@@ -225,8 +238,7 @@ def emit_levels(path: str | Path, level: str, options: Options, observer: Observ
         for solution in result.solutions:
             if level == "schedule":
                 yield text.schedule_text(problem, solution.schedule)
-                continue
-            variant = lower(problem, solution, None)
+        for variant in lower_all(problem, result.solutions) if level != "schedule" else ():
             match level:
                 case "program":
                     yield text.program_text(variant.program)

@@ -82,7 +82,7 @@ def export_variant(collective: CompiledCollective, variant: Variant, options: Ex
         return _export(collective, variant, options)
     except ExportError as refused:
         fitting = []
-        for other in collective.variants:
+        for other in collective.schedules:
             if other is not variant:
                 try:
                     _export(collective, other, options)

@@ -52,7 +52,7 @@ def packing_facts(compiled: CompiledCollective, variant: Variant) -> PackingFact
     schedule, least = variant.schedule, compiled.proof.bound.throughput.time_per_byte
     if not schedule.pipelined:
         return None
-    first = next((v for v in compiled.variants if v.min_bytes == 0), None)
+    first = next((v for v in compiled.schedules if v.min_bytes == 0), None)
     return PackingFacts(
         kind=schedule.strategy,
         k=lcm(*(c.end.denominator for c in schedule.chunks)),
@@ -61,13 +61,13 @@ def packing_facts(compiled: CompiledCollective, variant: Variant) -> PackingFact
         loss=variant.time_per_byte / least - 1 if least else Fraction(0),
         min_bytes=variant.min_bytes,
         instead_of=None if first is None or first.id == variant.id else first.id,
-        simulated=simulated(compiled.problem, [v.schedule for v in compiled.variants]),
+        simulated=simulated(compiled.problem, [v.schedule for v in compiled.schedules]),
     )
 
 
 def packing_words(compiled: CompiledCollective) -> list[str]:
     """A sentence for each pipelined schedule of a collective."""
-    found = ((v, packing_facts(compiled, v)) for v in compiled.variants)
+    found = ((v, packing_facts(compiled, v)) for v in compiled.schedules)
     return [_words(v, facts) for v, facts in found if facts is not None]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from acclc.artefact import Artefact, CompiledCollective, Proof, Variant
 from acclc.diagnostics import Diagnostic, DiagnosticError
-from acclc.driver import Observer, Options, Silent, compile_problem, lower
+from acclc.driver import Observer, Options, Silent, compile_problem, lower_all
 from acclc.ir.problem import LinkId, Problem, Topology
 from acclc.ir.result import Exclusion, Solution, StepDual
 from acclc.ir.schedule import Schedule
@@ -59,7 +59,7 @@ class Repaired:
     fates: tuple[Fate, ...]
     searched: bool
     kept: tuple[str, ...]
-    """The variants of ``after`` whose schedule was there before."""
+    """The variants of ``after``, by puts, whose schedule was there before."""
     same_kernels: tuple[str, ...]
     """Those of them whose kernel is the same to the byte."""
     seconds: float
@@ -123,8 +123,8 @@ def _repaired(compiled: CompiledCollective, damaged: Damaged, options: Options, 
     started = time.perf_counter()
     problem = replace(compiled.problem, topology=damaged.topology)
     if damaged.topology == compiled.problem.topology:
-        fates = tuple(Fate(v.id, v.time_per_byte, v.time_per_byte, stays=True) for v in compiled.variants)
-        names = tuple(v.id for v in compiled.variants)
+        fates = tuple(Fate(v.id, v.time_per_byte, v.time_per_byte, stays=True) for v in compiled.schedules)
+        names = tuple(v.id for v in compiled.schedules)
         return Repaired(compiled, compiled, fates, False, names, names, 0.0)
     _check_connected(problem)
     fates, held = _held(compiled, problem, damaged)
@@ -135,9 +135,9 @@ def _repaired(compiled: CompiledCollective, damaged: Damaged, options: Options, 
     if after is None:
         unproven = [replace(schedule, optimal=()) for schedule in held]  # what was proven was so of another machine
         after = compile_problem(problem, options, observer, unproven)
-    holding = [v for v, fate in zip(compiled.variants, fates, strict=True) if fate.now is not None]
+    holding = [v for v, fate in zip(compiled.schedules, fates, strict=True) if fate.now is not None]
     there = {_body(schedule): variant for schedule, variant in zip(held, holding, strict=True)}
-    kept = [(v, there[_body(v.schedule)]) for v in after.variants if _body(v.schedule) in there]
+    kept = [(v, there[_body(v.schedule)]) for v in after.schedules if _body(v.schedule) in there]
     stay = {old.id for _, old in kept}
     fates = tuple(replace(fate, stays=fate.id in stay) for fate in fates)
     same = tuple(new.id for new, old in kept if new.source == old.source)
@@ -170,7 +170,7 @@ def _held(compiled: CompiledCollective, problem: Problem, damaged: Damaged) -> t
 
     fates: list[Fate] = []
     held: list[Schedule] = []
-    for variant in compiled.variants:
+    for variant in compiled.schedules:
         lost = _lost_links(compiled.problem, variant, damaged)
         schedule = None if lost else _moved(variant.schedule, problem, damaged)
         report = None if schedule is None else check_schedule(problem, schedule)
@@ -233,20 +233,18 @@ def _carried(
     The machine can do less than before, so what was excluded stays so; the bound is computed anew.
     """
     from acclc.bounds import bound
-    from acclc.simulate import size_ranges
 
     started = time.perf_counter()
     old = compiled.proof
     same_unit = problem.topology.unit == compiled.problem.topology.unit
-    if not same_unit or any(new.rounds != v.schedule.rounds for new, v in zip(held, compiled.variants, strict=True)):
+    if not same_unit or any(new.rounds != v.schedule.rounds for new, v in zip(held, compiled.schedules, strict=True)):
         return None
     observer.stage(problem, "bound")
     exclusions = tuple(x for x in (_moved_exclusion(x, damaged) for x in old.exclusions) if x is not None)
     proof = Proof(bound(problem), old.status, old.excluded, old.complete, old.reproducible, old.notes, exclusions)
     if not _proves(problem, proof, held):
         return None
-    sizes = size_ranges(problem, held)
-    variants = tuple(lower(problem, Solution(s), r, observer) for s, r in zip(held, sizes, strict=True))
+    variants = lower_all(problem, [Solution(s) for s in held], observer)
     return CompiledCollective(problem.without_spans(), proof, variants, time.perf_counter() - started)
 
 

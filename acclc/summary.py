@@ -115,6 +115,7 @@ def _variant_json(compiled: CompiledCollective, variant: Variant) -> dict[str, A
     return {
         "id": variant.id,
         "strategy": schedule.strategy,
+        "realisation": variant.kernel.realisation.value,
         "chunks": schedule.chunks_per_shard,
         "steps": schedule.steps,
         "rounds": None if schedule.pipelined else schedule.total_rounds,

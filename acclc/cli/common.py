@@ -133,13 +133,13 @@ def _strict(value: Any) -> Any:
 
 
 def select(artefact: Artefact, only: str | None) -> list[tuple[CompiledCollective, tuple[Variant, ...]]]:
-    """The collectives and variants that ``--only NAME[/VARIANT]`` names; all without it."""
+    """The collectives and variants that ``--only NAME[/VARIANT]`` names; without a variant each schedule once."""
     if only is None:
-        return [(c, c.variants) for c in artefact.collectives]
+        return [(c, c.schedules) for c in artefact.collectives]
     name, _, variant = only.partition("/")
     for collective in artefact.collectives:
         if collective.name == name:
-            chosen = tuple(v for v in collective.variants if variant in ("", v.id))
+            chosen = tuple(v for v in collective.variants if v.id == variant) if variant else collective.schedules
             if not chosen:
                 have = ", ".join(v.id for v in collective.variants)
                 raise click.BadParameter(f"{name} has no variant {variant!r}; it has {have}", param_hint="--only")

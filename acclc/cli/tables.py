@@ -122,7 +122,7 @@ def print_repair(repair: Repair, folder: str, seconds: float) -> None:
                 f"{best_GBps(r.after):.2f}",
                 f"{_bound_GBps(r.before):.2f}",
                 f"{_bound_GBps(r.after):.2f}",
-                gap_words(min(gap(r.after.problem, r.after.proof.bound, v) or Fraction(0) for v in r.after.variants)),
+                gap_words(min(gap(r.after.problem, r.after.proof.bound, v) or Fraction(0) for v in r.after.schedules)),
                 f"{r.seconds:.1f}",
             )
             for r in repair.collectives
@@ -142,7 +142,7 @@ def _repair_words(repaired: Repaired) -> str:
     if not repaired.searched:
         return "every schedule holds as it was"
     kept = f"kept {', '.join(repaired.kept)}" if repaired.kept else "nothing was kept"
-    made = [v.id for v in repaired.after.variants if v.id not in repaired.kept]
+    made = [v.id for v in repaired.after.schedules if v.id not in repaired.kept]
     return f"{kept}; made anew {', '.join(made)}" if made else kept
 
 

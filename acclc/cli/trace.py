@@ -32,7 +32,7 @@ def command(artefact: Path, output: Path, size: int, only: str | None) -> int:
     loaded = load_artefact(artefact)
     chosen = select(loaded, only)
     view = view_input(loaded.name, chosen, (size,))
-    names = [(c.name, v.id) for c, variants in chosen for v in variants]
+    names = [(c.name, v.schedule.id) for c, variants in chosen for v in variants]
     if len(names) > 1 and str(output) == "-":
         raise click.UsageError("several variants do not fit one stream; choose one with --only NAME/VARIANT")
     for name, variant in names:

@@ -35,12 +35,17 @@ def environment(templates: Path) -> jinja2.Environment:
         autoescape=False,
     )
     made.filters["places"] = _places
+    made.filters["targets"] = _targets
     return made
 
 
 def _places(places: tuple[PlanPlace, ...]) -> str:
-    """Print the target and the sources of a put."""
+    """Print the sources of a put."""
     return ", ".join(f"{place.function}({place.position}, {place.number})" for place in places)
+
+
+def _targets(places: tuple[PlanPlace, ...]) -> str:
+    return _places(places) if len(places) == 1 else f"to({_places(places)})"
 
 
 @lru_cache(maxsize=1)

@@ -13,6 +13,8 @@ from acclc.ir.kernel_program import (
     InstructionKind,
     KernelBlock,
     KernelProgram,
+    Place,
+    Realisation,
 )
 from acclc.ir.plan import KernelPlan, PlanBlock, PlanCounter, PlanPart, PlanPlace, PlanStatement
 from acclc.ir.program import Buffer, Extent
@@ -71,6 +73,7 @@ def make_plan(kernel: KernelProgram) -> KernelPlan:
         blocks=blocks,
         first_blocks=first,
         layout=_layout(kernel),
+        carried=kernel.realisation is Realisation.EAGER,
     )
 
 
@@ -89,7 +92,7 @@ def _layout(kernel: KernelProgram) -> str:
         RankLayout(r.rank, position, r.input_units, r.output_units, r.slots, owners.count(r.rank))
         for r, position in zip(kernel.ranks, kernel.positions, strict=True)
     ]
-    longest = max((e.end - e.begin for p in _puts(kernel.blocks) for e in _extents(p)), default=Fraction(1))
+    longest = max((e.end - e.begin for p in _puts(kernel.blocks) for e in p.sources), default=Fraction(1))
     counters = [(c.kind.value, c.home, c.src, c.dst) for c in kernel.counters]
     return layout_digest(
         ranks,
@@ -100,6 +103,8 @@ def _layout(kernel: KernelProgram) -> str:
         kernel.channels,
         kernel.slot_depth,
         longest,
+        kernel.realisation.value,
+        kernel.read,
         shards=_shards(kernel),
     )
 
@@ -136,15 +141,23 @@ def _outputs_read(kernel: KernelProgram) -> dict[tuple[int, int], list[tuple[Fra
     """Return, for each (rank, unit) of the outputs, the parts that the rank's blocks read."""
     read: dict[tuple[int, int], dict[tuple[Fraction, Fraction], None]] = {}
     for block in kernel.blocks:
-        for extent in (e for put in _puts([block]) for e in put.sources if e.buffer is Buffer.OUTPUT):
-            read.setdefault((block.rank, extent.unit), {})[extent.begin, extent.end] = None
+        for place in (p for put in _puts([block]) for p in put.reads(block.rank) if p.extent.buffer is Buffer.OUTPUT):
+            extent = place.extent
+            read.setdefault((place.rank, extent.unit), {})[extent.begin, extent.end] = None
     return {place: list(found) for place, found in read.items()}
 
 
-def _extents(put: Instruction) -> tuple[Extent, ...]:
+def _places(block: KernelBlock, put: Instruction) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Return the targets and the sources of a put."""
     if put.target is None or not put.sources:
         raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put without a source or a target")
-    return (put.target, *put.sources)
+    if put.origins and len(put.origins) != len(put.sources):
+        raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: origins do not fit the sources")
+    return put.writes(block.rank), put.reads(block.rank)
+
+
+def _extents(put: Instruction) -> list[Extent]:
+    return [place.extent for place in (*put.writes(-1), *put.reads(-1))]
 
 
 def _parts(kernel: KernelProgram) -> dict[tuple[Fraction, Fraction], PlanPart]:
@@ -173,7 +186,9 @@ def _title(block: KernelBlock, rest: tuple[Instruction, ...], *, entry: bool) ->
         return "the memory of this call may be written"
     if put is None:
         return "what others write here has arrived"
-    return f"step {put.step}: local" if put.transfer < 0 else f"step {put.step}: {block.rank} -> {put.target_rank}"
+    readers, writers = ([p.rank for p in places if p.rank != block.rank] for places in _places(block, put)[::-1])
+    ends = [", ".join(map(str, ranks or [block.rank])) for ranks in (readers, writers)]
+    return f"step {put.step}: local" if not readers and not writers else f"step {put.step}: {' -> '.join(ends)}"
 
 
 class _Writer:
@@ -245,22 +260,28 @@ class _Writer:
         )
 
     def put(self, block: KernelBlock, put: Instruction) -> PlanStatement:
-        extents = _extents(put)
-        if put.target_rank not in self.position:
-            raise KernelProgramError(f"transfer {put.transfer}: rank {put.target_rank} has no memory")
-        bounds = {(e.shard, e.begin, e.end) for e in extents}
+        targets, sources = _places(block, put)
+        for place in (*targets, *sources):
+            if place.rank not in self.position:
+                raise KernelProgramError(f"transfer {put.transfer}: rank {place.rank} has no memory")
+        bounds = {(p.extent.shard, p.extent.begin, p.extent.end) for p in (*targets, *sources)}
         if len(bounds) > 1:
             raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put joins different parts")
         shard, begin, end = bounds.pop()
-        part = self.parts[begin, end].name + (f" + {shard}" if shard >= 0 else "")
-        ranks = (put.target_rank, *(block.rank for _ in put.sources))
-        target, *sources = (self.place(e, rank) for e, rank in zip(extents, ranks, strict=True))
-        first = extents[0]
-        reads = self.read_again.get((put.target_rank, first.unit), []) if first.buffer is Buffer.OUTPUT else []
-        if any(begin < first.end and first.begin < end for begin, end in reads):
-            target = replace(target, function="kept")
-        kind = "put_final" if put.final else "put"
-        return PlanStatement(kind, step=put.step, transfer=put.transfer, part=part, places=(target, *sources))
+        return PlanStatement(
+            "put_final" if put.final else "put",
+            step=put.step,
+            transfer=put.transfer,
+            part=self.parts[begin, end].name + (f" + {shard}" if shard >= 0 else ""),
+            places=tuple(self.place(p.extent, p.rank) for p in sources),
+            targets=tuple(self.target(p) for p in targets),
+        )
+
+    def target(self, place: Place) -> PlanPlace:
+        found, extent = self.place(place.extent, place.rank), place.extent
+        reads = self.read_again.get((place.rank, extent.unit), []) if extent.buffer is Buffer.OUTPUT else []
+        kept = any(begin < extent.end and extent.begin < end for begin, end in reads)
+        return replace(found, function="kept") if kept else found
 
     def place(self, extent: Extent, rank: int) -> PlanPlace:
         position = self.position[rank]

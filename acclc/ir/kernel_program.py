@@ -19,6 +19,16 @@ a barrier of the block's threads: everything the block wrote before a post is vi
     arrival  sender -> receiver, after each put: the data is there. Lies in the receiver's memory
     credit   consumer block -> sender, once a slice: I have read the slots of this edge. Lies in the sender's memory
     local    block -> block of the same rank: a read is done, the place may be overwritten
+    done     src -> dst, once a slice: I have read and written of your memory what I had to. Lies in the memory of dst
+
+A schedule has several *realisations*, each a KernelProgram of its own with its own counters and slots:
+
+    put      senders write into the receiver's final place or a slot, after its entry; a block for each link
+    eager    all lands in slots, and nobody waits for an entry. The slots belong to this program alone, and which one
+             a slice takes is counted over calls: slice g of a call uses slot (slices + g) mod K, and an await with
+             a lag looks back into earlier calls (nothing if slices + g < lag). One block a rank
+    direct   no slots: a put reads inputs and writes outputs of any rank, each after an entry of that rank, and a rank
+             returns when all are done with its memory. ``src`` of an entry is who waits for it. One block a rank
 """
 
 from __future__ import annotations
@@ -28,7 +38,15 @@ from enum import StrEnum
 
 from acclc.ir.program import Buffer, Extent
 
-KERNEL_PROGRAM_VERSION = 1
+KERNEL_PROGRAM_VERSION = 2
+
+
+class Realisation(StrEnum):
+    """How a schedule is brought into memory; see the module's text."""
+
+    PUT = "put"
+    EAGER = "eager"
+    DIRECT = "direct"
 
 
 class CounterKind(StrEnum):
@@ -38,6 +56,7 @@ class CounterKind(StrEnum):
     ARRIVAL = "arrival"
     CREDIT = "credit"
     LOCAL = "local"
+    DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +75,23 @@ class Counter:
     """The edge it belongs to (LOCAL: both are the rank)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory of a rank that a put reads or writes; ``transfer``: which one it thereby makes (-1: none)."""
+
+    rank: int
+    extent: Extent
+    transfer: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose memory a source lies in, and the transfer that reading it makes (-1: none)."""
+
+    rank: int
+    transfer: int = -1
+
+
 class InstructionKind(StrEnum):
     """await and post act on a counter; put reduces local sources into a place of any rank's memory."""
 
@@ -66,7 +102,10 @@ class InstructionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction. ``step`` and ``transfer`` (-1: none) are for messages, traces and pictures."""
+    """One instruction. ``step`` and ``transfer`` (-1: none) are for messages, traces and pictures.
+
+    Of a put ``transfer`` is the one that writing the target makes; the first of several, where it makes more.
+    """
 
     kind: InstructionKind
     step: int = -1
@@ -75,15 +114,33 @@ class Instruction:
     index: int = 0
     lag: int = 0
     sources: tuple[Extent, ...] = ()
-    """In the memory of the block's own rank."""
     target: Extent | None = None
     target_rank: int = -1
     final: bool = False
+    origins: tuple[Origin, ...] = ()
+    """Of each source; none: all lie in the memory of the block's own rank."""
+    copies: tuple[Place, ...] = ()
+    """Where the result is written, too."""
+
+    def reads(self, rank: int) -> tuple[Place, ...]:
+        """The sources of a put of a block of ``rank``, in order."""
+        origins = self.origins or (Origin(rank),) * len(self.sources)
+        return tuple(Place(o.rank, e, o.transfer) for o, e in zip(origins, self.sources, strict=True))
+
+    def writes(self, rank: int) -> tuple[Place, ...]:
+        """The places that a put of a block of ``rank`` writes."""
+        if self.target is None:
+            return ()
+        first = Place(self.target_rank, self.target, self.transfer if self.target_rank != rank else -1)
+        return (first, *self.copies)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBlock:
-    """A block of a rank. ``link``: the link direction it owns; -1: the rank's local block (always its block 0)."""
+    """A block of a rank. ``link``: the link direction it owns; -1: the rank's local block (always its block 0).
+
+    Where a rank has one block only (eager, direct), that one sends, too, over all links.
+    """
 
     rank: int
     index: int
@@ -122,15 +179,18 @@ class KernelProgram:
     """In order of (rank, index)."""
     counters: tuple[Counter, ...]
     protocol: str = "simple"
+    realisation: Realisation = Realisation.PUT
 
     @property
     def written(self) -> tuple[int, ...]:
         """The ranks whose outputs other ranks write, in order of ``ranks``."""
-        targets = {
-            i.target_rank
-            for b in self.blocks
-            for i in b.body
-            if i.kind is InstructionKind.PUT and i.target is not None
-            if i.target.buffer is Buffer.OUTPUT and i.target_rank != b.rank
-        }
+        places = [(p, b.rank) for b in self.blocks for i in b.body for p in i.writes(b.rank)]
+        targets = {p.rank for p, rank in places if p.rank != rank and p.extent.buffer is Buffer.OUTPUT}
         return tuple(r.rank for r in self.ranks if r.rank in targets)
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The ranks whose inputs other ranks read, in order of ``ranks``."""
+        places = [(p, b.rank) for b in self.blocks for i in b.body for p in i.reads(b.rank)]
+        origins = {p.rank for p, rank in places if p.rank != rank}
+        return tuple(r.rank for r in self.ranks if r.rank in origins)

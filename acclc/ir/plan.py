@@ -56,7 +56,8 @@ class PlanStatement:
     lag: int = 0
     part: str = ""
     places: tuple[PlanPlace, ...] = ()
-    """The target, then the sources."""
+    """The sources of a put."""
+    targets: tuple[PlanPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +97,5 @@ class KernelPlan:
     """Of the longest input or output, where counts vary; else 0."""
     layout: str
     """Digest of what the manifest must agree on: see ``acclc_runtime.layout``."""
+    carried: bool = False
+    """Slots and lags go on from call to call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelProgram
+from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelBlock, KernelProgram
 from acclc.ir.problem import Problem, Topology
 from acclc.ir.program import Buffer, Extent, Operation, OperationKind, Program
 from acclc.ir.result import Bound
@@ -128,20 +128,23 @@ def kernel_text(kernel: KernelProgram) -> str:
     """Every block's instructions."""
     lines = [
         f"kernel program of {kernel.name}: {kernel.channels} channels, "
-        f"{kernel.slot_depth} slices a slot, {kernel.protocol} copies"
+        f"{kernel.slot_depth} slices a slot, {kernel.protocol} copies, {kernel.realisation.value}"
     ]
     for block in kernel.blocks:
         lines.append(f"  rank {block.rank} block {block.index}" + (f" on link {block.link}" if block.link >= 0 else ""))
-        lines += [f"    entry  {_instruction(kernel, i)}" for i in block.entry]
-        lines += [f"    {_instruction(kernel, i)}" for i in block.body]
+        lines += [f"    entry  {_instruction(kernel, block, i)}" for i in block.entry]
+        lines += [f"    {_instruction(kernel, block, i)}" for i in block.body]
     return "\n".join(lines) + "\n"
 
 
-def _instruction(kernel: KernelProgram, i: Instruction) -> str:
+def _instruction(kernel: KernelProgram, block: KernelBlock, i: Instruction) -> str:
     if i.kind is InstructionKind.PUT:
-        assert i.target is not None
-        sources = " + ".join(map(extent_text, i.sources)) + (" final" if i.final else "")
-        return f"put t{i.transfer} step {i.step}: rank {i.target_rank} {extent_text(i.target)} = {sources}"
+        far = len(i.origins) > 0
+        sources = " + ".join(
+            (f"rank {p.rank} " if far else "") + extent_text(p.extent) for p in i.reads(block.rank)
+        ) + (" final" if i.final else "")
+        targets = ", ".join(f"rank {p.rank} {extent_text(p.extent)}" for p in i.writes(block.rank))
+        return f"put t{i.transfer} step {i.step}: {targets} = {sources}"
     counter = kernel.counters[i.counter]
     edge = f"{counter.src}" if counter.kind is CounterKind.LOCAL else f"{counter.src}->{counter.dst}"
     lag = f" lag {i.lag}" if i.lag else ""

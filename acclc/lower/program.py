@@ -14,13 +14,14 @@ from acclc.ir.schedule import OWN, ChunkId, Lane, Output, Schedule, Transfer, Tr
 from acclc.lower.placement import Placement
 
 
-def lower_program(problem: Problem, schedule: Schedule) -> Program:
+def lower_program(problem: Problem, schedule: Schedule, all_in_slots: bool = False) -> Program:
     """Return the two-sided Program of a verified schedule.
 
-    Takes the chunks' placement from :class:`Placement`. Sends of one block are in order of (step, id), and so
-    is the FIFO of every edge. Does not cut slices and knows no counters.
+    Takes the chunks' placement from :class:`Placement`; ``all_in_slots``: no transfer lands in its final place. Sends
+    of one block are in order of (step, id), and so is the FIFO of every edge. Does not cut slices and knows no
+    counters.
     """
-    placement = Placement(problem, schedule)
+    placement = Placement(problem, schedule, all_in_slots)
     channels = _edge_channels(schedule)
     group = problem.group
     builders = {rank: _RankBuilder(problem, schedule, placement, channels, rank) for rank in group}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acclc.ir.kernel_program import InstructionKind, KernelProgram
+from acclc.ir.kernel_program import InstructionKind, KernelProgram, Realisation
 from acclc.ir.problem import InPlace, Problem
 from acclc.ir.schedule import Schedule
 from acclc.verify.expressions import ExpressionTable
@@ -61,8 +61,15 @@ def check_kernel(problem: Problem, schedule: Schedule, kernel: KernelProgram) ->
 
 
 def call_sequence(kernel: KernelProgram) -> tuple[Call, ...]:
-    """Return the calls to unroll: each aliasing with 2K + 1 slices, short calls before, between and after."""
+    """Return the calls to unroll: each aliasing with 2K + 1 slices, short calls before, between and after.
+
+    An eager program's slots go on from call to call: so many short calls, one after the other, use each again.
+    """
     long = 2 * kernel.slot_depth + 1
+    if kernel.realisation is Realisation.EAGER:
+        aliased = kernel.in_place != InPlace.NONE.value
+        short = tuple(Call(1, aliased and n % 2 == 1) for n in range(long))
+        return (*short, Call(long, aliased), Call(2, False), Call(long, False), Call(1, aliased), Call(1, False))
     if kernel.in_place == InPlace.NONE.value:
         return Call(1, False), Call(long, False), Call(2, False)
     return Call(1, False), Call(long, True), Call(2, False), Call(long, False), Call(1, True)

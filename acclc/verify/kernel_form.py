@@ -9,6 +9,8 @@ from acclc.ir.kernel_program import (
     InstructionKind,
     KernelBlock,
     KernelProgram,
+    Place,
+    Realisation,
 )
 from acclc.ir.problem import Problem
 from acclc.ir.program import Buffer
@@ -103,6 +105,7 @@ def _check_counters(problem: Problem, kernel: KernelProgram, found: Collector) -
             CounterKind.ARRIVAL: (c.dst, c.src),
             CounterKind.CREDIT: (c.src, c.dst),
             CounterKind.LOCAL: (c.src, c.src),
+            CounterKind.DONE: (c.dst, c.src),
         }[c.kind]
         if (c.home, c.writer) != (home, writer) or (c.kind is CounterKind.LOCAL) != (c.src == c.dst):
             message = f"lies at rank {c.home}, written by rank {c.writer}; its edge wants {home} and {writer}"
@@ -121,10 +124,9 @@ def _check_instructions(problem: Problem, kernel: KernelProgram, block: KernelBl
         for position, o in enumerate(instructions):
             where = instruction_name(problem, block, position, entry)
             if o.kind is InstructionKind.PUT:
-                _check_put(block, o, where, sizes, entry, found)
-                check_counts(problem, "kernel", where, block.rank, o.sources, lies, found)
-                target = () if o.target is None else (o.target,)
-                check_counts(problem, "kernel", where, o.target_rank, target, lies, found)
+                _check_put(kernel, block, o, where, sizes, entry, found)
+                for place in (*o.reads(block.rank), *o.writes(block.rank)):
+                    check_counts(problem, "kernel", where, place.rank, (place.extent,), lies, found)
             elif not 0 <= o.counter < len(kernel.counters):
                 found.error("kernel.form", where, f"counter {o.counter} does not exist")
             else:
@@ -132,6 +134,7 @@ def _check_instructions(problem: Problem, kernel: KernelProgram, block: KernelBl
 
 
 def _check_put(
+    kernel: KernelProgram,
     block: KernelBlock,
     o: Instruction,
     where: str,
@@ -142,14 +145,46 @@ def _check_put(
     if entry or not o.sources or o.target is None or (o.counter, o.index, o.lag) != (-1, 0, 0):
         found.error("kernel.form", where, "a put needs sources and a target, has no counter, and stands in the body")
         return
-    if o.target_rank not in sizes:
-        found.error("kernel.form", where, f"writes to rank {o.target_rank}, which has no part in it")
+    if o.origins and len(o.origins) != len(o.sources):
+        found.error("kernel.form", where, f"{len(o.origins)} origins of {len(o.sources)} sources")
         return
-    if o.target.buffer is Buffer.INPUT:
-        found.error("kernel.input", where, "writes an input")
-    check_extents("kernel", where, sizes[block.rank], o.sources, found)
-    check_extents("kernel", where, sizes[o.target_rank], (o.target,), found)
-    check_parts("kernel", where, (*o.sources, o.target), found)
+    reads, writes = o.reads(block.rank), o.writes(block.rank)
+    for place in (*reads, *writes):
+        if place.rank not in sizes:
+            found.error("kernel.form", where, f"touches rank {place.rank}, which has no part in it")
+            return
+    for place in writes:
+        if place.extent.buffer is Buffer.INPUT:
+            found.error("kernel.input", where, "writes an input")
+    if len({(p.rank, p.extent.buffer, p.extent.unit) for p in writes}) < len(writes):
+        found.error("kernel.form", where, "writes a place twice")
+    _check_reach(kernel.realisation, block, where, reads, writes, found)
+    for place in (*reads, *writes):
+        check_extents("kernel", where, sizes[place.rank], (place.extent,), found)
+    check_parts("kernel", where, tuple(p.extent for p in (*reads, *writes)), found)
+
+
+def _check_reach(
+    realisation: Realisation,
+    block: KernelBlock,
+    where: str,
+    reads: tuple[Place, ...],
+    writes: tuple[Place, ...],
+    found: Collector,
+) -> None:
+    """What of other ranks' memory a realisation touches: the runtime maps that, and stages private arrays for it."""
+    direct = realisation is Realisation.DIRECT
+    far_reads = [p for p in reads if p.rank != block.rank]
+    far_writes = [p for p in writes if p.rank != block.rank]
+    if not direct and (far_reads or len(writes) > 1):
+        found.error("kernel.reach", where, f"reads another rank's memory or writes twice; {realisation.value} does not")
+    if direct and any(p.extent.buffer is not Buffer.INPUT for p in far_reads):
+        found.error("kernel.reach", where, "reads of another rank what is no input")
+    if realisation is Realisation.EAGER and any(p.extent.buffer is not Buffer.SCRATCH for p in far_writes):
+        found.error("kernel.reach", where, "writes into another rank's output, which nobody has opened")
+    for place in (*reads, *writes):
+        if (place.transfer >= 0) != (place.rank != block.rank):
+            found.error("kernel.transfers", where, f"says transfer {place.transfer} of memory of rank {place.rank}")
 
 
 def _check_signal(
@@ -163,7 +198,7 @@ def _check_signal(
 ) -> None:
     """Posts come from the counter's one writer, awaits from the rank where it lies; indices count from 1."""
     name = counter_name(problem, counter)
-    if o.sources or o.target is not None or o.target_rank != -1 or o.final:
+    if o.sources or o.target is not None or o.target_rank != -1 or o.final or o.origins or o.copies:
         found.error("kernel.form", where, "an await or post moves nothing")
     if entry != (counter.kind is CounterKind.ENTRY):
         found.error("kernel.form", where, f"{name} is counted once a {'slice' if entry else 'call'}, not here")
@@ -199,32 +234,44 @@ def _check_posts(problem: Problem, kernel: KernelProgram, found: Collector) -> N
 
 
 def _check_moves(problem: Problem, intent: Intent, kernel: KernelProgram, found: Collector) -> None:
-    """Each transfer of the schedule is one put into the other rank's memory, by a block of its link."""
+    """Each transfer of the schedule is one access to the other rank's memory; of puts, by a block of its link."""
     done: dict[int, int] = {}
     for block in kernel.blocks:
         links: set[int] = set()
         for position, o in enumerate(block.body):
-            if o.kind is not InstructionKind.PUT or o.target_rank == block.rank:
+            if o.kind is not InstructionKind.PUT:
                 continue
             where = instruction_name(problem, block, position)
-            move = intent.moves.get(o.transfer)
-            if move is None:
-                found.error("kernel.transfers", where, "writes to another rank, but is no transfer of the schedule")
-                continue
-            done[o.transfer] = done.get(o.transfer, 0) + 1
-            links.add(move.link)
-            assert o.target is not None
-            ends, part = (block.rank, o.target_rank), (o.target.begin, o.target.end)
-            if ends != (move.src, move.dst) or part != move.part or o.step != move.step:
-                message = (
-                    f"moves [{part[0]}, {part[1]}) from rank {ends[0]} to rank {ends[1]}; the schedule says otherwise"
-                )
-                found.error("kernel.transfers", where, message)
-            if o.target.shard != (move.shard if problem.varying else -1):
-                message = f"is counted by shard {o.target.shard}; it moves shard {move.shard}"
-                found.error("kernel.counts", where, message)
+            for place, writes in (
+                *((p, False) for p in o.reads(block.rank)),
+                *((p, True) for p in o.writes(block.rank)),
+            ):
+                if place.rank == block.rank:
+                    continue
+                move = intent.moves.get(place.transfer)
+                if move is None:
+                    message = (
+                        f"{'writes to' if writes else 'reads of'} another rank, but is no transfer of the schedule"
+                    )
+                    found.error("kernel.transfers", where, message)
+                    continue
+                done[place.transfer] = done.get(place.transfer, 0) + 1
+                links.add(move.link)
+                ends = (block.rank, place.rank) if writes else (place.rank, block.rank)
+                part = (place.extent.begin, place.extent.end)
+                late = o.step != move.step if kernel.realisation is not Realisation.DIRECT else o.step < move.step
+                if ends != (move.src, move.dst) or part != move.part or late:
+                    message = (
+                        f"moves [{part[0]}, {part[1]}) from rank {ends[0]} to rank {ends[1]}; "
+                        "the schedule says otherwise"
+                    )
+                    found.error("kernel.transfers", where, message)
+                if place.extent.shard != (move.shard if problem.varying else -1):
+                    message = f"is counted by shard {place.extent.shard}; it moves shard {move.shard}"
+                    found.error("kernel.counts", where, message)
+        alone = kernel.realisation is not Realisation.PUT and block.link < 0
         shared = problem.goal.blocks is not None
-        if links and (block.link not in links or (len(links) > 1 and not shared)):
+        if links and not alone and (block.link not in links or (len(links) > 1 and not shared)):
             names = ", ".join(link_name(problem, x) for x in sorted(links))
             message = f"owns {link_name(problem, block.link)} but sends over {names}"
             found.error("kernel.link", block_name(problem, block), message)

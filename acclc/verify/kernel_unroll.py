@@ -7,7 +7,9 @@ conflicting accesses, every execution reads the same values.
 
 The user's own accesses are modelled at the calls' borders: before a rank enters a call and after it returned,
 all of its buffers may be read and written. So whoever touches a rank's memory must be ordered after its entry
-and before its return. That holds for scratch too, and makes sequences of different variants safe.
+and before its return. That holds for scratch too, and makes sequences of different variants safe. Only the scratch
+of an eager program belongs to it alone: what is between its calls does not touch it, and its slots go on from call
+to call.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelProgram
+from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelProgram, Place, Realisation
 from acclc.ir.problem import Problem
 from acclc.ir.program import Buffer
 from acclc.verify.clocks import Access, AccessHistory, Vector
@@ -38,16 +40,27 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class _Place:
+    """A source or a target: its cell, where that lies, and the transfer that the access makes (-1: none)."""
+
+    cell: int
+    location: Location
+    rank: int
+    transfer: int
+    same: bool
+    """A target that is the one source, as an in-place call's own part is: nothing is accessed."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Put:
     """A put with its places resolved for one aliasing."""
 
-    sources: tuple[tuple[int, Location, Part], ...]
-    target: int
-    location: Location
+    sources: tuple[_Place, ...]
+    targets: tuple[_Place, ...]
     part: Part
-    target_rank: int
     final: bool
     no_op: bool
+    """All targets are the one source."""
 
 
 @dataclass(slots=True)
@@ -120,8 +133,9 @@ class Unrolled:
         self.waiters: dict[int, list[int]] = {}
         self.ended: dict[tuple[int, int], int] = {}
         self.returns: dict[tuple[int, int], Vector] = {}
-        self.remote_writes: dict[tuple[int, int, int], Access] = {}
-        """(target rank, call, writing block) -> its last write there."""
+        self.remote: dict[tuple[int, int, int], Access] = {}
+        """(whose memory, call, which block) -> its last access there."""
+        self.eager = kernel.realisation is Realisation.EAGER
         self.history = AccessHistory(strict=True)
         self.held: dict[tuple[int, int, int], _Held] = {}
         """(call, slice, cell), or (-1, slice mod K, cell) in scratch."""
@@ -139,14 +153,15 @@ class Unrolled:
     def _resolve(self, mode: _Mode, rank: int, o: Instruction) -> _Put | None:
         if o.kind is not InstructionKind.PUT or o.target is None:
             return None
-        no_op = mode.memory.is_no_op(rank, o.sources, o.target_rank, o.target, o.final)
-        sources = []
-        for source in o.sources:
-            at = mode.memory.location(rank, source)
-            sources.append((mode.cells.cell(at, source), at, (source.begin, source.end)))
-        at = mode.memory.location(o.target_rank, o.target)
-        target = mode.cells.cell(at, o.target, write=not no_op)
-        return _Put(tuple(sources), target, at, (o.target.begin, o.target.end), o.target_rank, o.final, no_op)
+        reads, writes = o.reads(rank), o.writes(rank)
+        same = [not o.origins and mode.memory.is_no_op(rank, o.sources, p.rank, p.extent, o.final) for p in writes]
+        sources = tuple(self._place(mode, p, write=False) for p in reads)
+        targets = tuple(self._place(mode, p, write=not s, same=s) for p, s in zip(writes, same, strict=True))
+        return _Put(sources, targets, (o.target.begin, o.target.end), o.final, all(same))
+
+    def _place(self, mode: _Mode, place: Place, *, write: bool, same: bool = False) -> _Place:
+        at = mode.memory.location(place.rank, place.extent)
+        return _Place(mode.cells.cell(at, place.extent, write=write), at, place.rank, place.transfer, same)
 
     def run(self) -> None:
         """Execute all calls, then check progress, returns and effects."""
@@ -212,7 +227,7 @@ class Unrolled:
             for waiter in self.waiters.pop(o.counter, ()):
                 ready.append(waiter)
         else:
-            if thread.slice >= 0 and thread.slice < o.lag:
+            if thread.slice >= 0 and (self.slices_before[thread.call] if self.eager else 0) + thread.slice < o.lag:
                 return True
             if counter.kind is CounterKind.ENTRY:
                 value = thread.call + 1
@@ -237,27 +252,32 @@ class Unrolled:
         assert put is not None
         now = Access(number, thread.time, _Label(number, thread.position, call, index))
         parts: list[Expression] = []
-        for cell, location, part in put.sources:
-            key = self._key(call, index, cell, location)
+        for source in put.sources:
+            key = self._key(call, index, source)
             if not put.no_op:
-                self._note_race(self.history.read(key, now, vector), now, location)
-            value = self._value(mode, key, location, part, now)
+                self._note_race(self.history.read(key, now, vector), now, source.location)
+            value = self._value(mode, key, source.location, put.part, now)
+            if source.transfer >= 0:
+                self._note_remote(source, value, "reads of", now, vector)
             if value is not None:
                 parts.append(value)
         result = self._reduce(tuple(parts), put.final, now) if len(parts) == len(put.sources) else None
-        if put.target_rank != self.kernel.blocks[number].rank:
-            self._note_remote(put, result, now, vector)
-        key = self._key(call, index, put.target, put.location)
-        if not put.no_op:
-            self._note_race(self.history.write(key, now, vector), now, put.location)
-        self.held[key] = _Held(result, put.part, call, index)
+        for target in put.targets:
+            if target.transfer >= 0:
+                self._note_remote(target, result, "writes into", now, vector)
+            key = self._key(call, index, target)
+            if not target.same:
+                self._note_race(self.history.write(key, now, vector), now, target.location)
+            self.held[key] = _Held(result, put.part, call, index)
 
-    def _key(self, call: int, index: int, cell: int, location: Location) -> tuple[int, int, int]:
+    def _key(self, call: int, index: int, place: _Place) -> tuple[int, int, int]:
         """Slices of one call never share user memory, and the border check keeps calls apart."""
+        location = place.location
         if location[1] is Buffer.SCRATCH:
             # cells are numbered for each aliasing; a slot's number is the same in all
-            return -1, index % self.kernel.slot_depth, location[0] << 32 | location[2]
-        return call, index, cell
+            before = self.slices_before[call] if self.eager else 0
+            return -1, (before + index) % self.kernel.slot_depth, location[0] << 32 | location[2]
+        return call, index, place.cell
 
     def _value(
         self, mode: _Mode, key: tuple[int, int, int], location: Location, part: Part, now: Access
@@ -288,25 +308,24 @@ class Unrolled:
             self._error("kernel.reduction", now.label, known[1])
         return known[0]
 
-    def _note_remote(self, put: _Put, result: Expression | None, now: Access, vector: Vector) -> None:
-        """Check a write into another rank's memory: the schedule's value, and after the rank entered this call."""
+    def _note_remote(self, place: _Place, value: Expression | None, what: str, now: Access, vector: Vector) -> None:
+        """Check an access to another rank's memory: the schedule's value, and after the rank entered this call."""
         label = now.label
         assert isinstance(label, _Label)
-        transfer = self.kernel.blocks[label.block].body[label.position].transfer
-        if result is not None and self.table.plain(result) != self.intent.moves[transfer].value:
+        if value is not None and self.table.plain(value) != self.intent.moves[place.transfer].value:
             self._error("kernel.transfers", label, "does not move what the schedule says, in the order it says")
-        if int(vector[self.border + put.target_rank]) < label.call + 1:
-            message = (
-                f"writes into {rank_name(self.problem, put.target_rank)}; nothing says that it has entered the call"
-            )
+        if self.eager and place.location[1] is Buffer.SCRATCH:
+            return
+        if int(vector[self.border + place.rank]) < label.call + 1:
+            message = f"{what} {rank_name(self.problem, place.rank)}; nothing says that it has entered the call"
             self._error("kernel.entry", label, message)
-        self.remote_writes[(put.target_rank, label.call, label.block)] = now
+        self.remote[(place.rank, label.call, label.block)] = now
 
     def _check_returns(self) -> None:
-        """A rank returns only when all writes into its memory have arrived."""
-        for (rank, call, block), last in self.remote_writes.items():
+        """A rank returns only when all who touch its memory have done so."""
+        for (rank, call, block), last in self.remote.items():
             if int(self.returns[(rank, call)][block]) < last.time:
-                message = f"{rank_name(self.problem, rank)} may return before this write into its memory has arrived"
+                message = f"{rank_name(self.problem, rank)} may return before this access to its memory has ended"
                 self._error("kernel.return", last.label, message)
 
     def _check_effects(self) -> None:

@@ -41,19 +41,22 @@ def layout_digest(
     channels: int,
     slot_depth: int,
     longest_part: Fraction,
+    realisation: str,
+    read: Sequence[int],
     shards: int = 0,
 ) -> str:
     """Return the digest of a layout. ``counters``, by id: kind, home (whose memory), source, destination.
 
-    ``written``: the global ranks whose outputs other ranks write, in order of the group.
-    ``longest_part`` is the largest part of a count that a put moves: scratch slots are as long. ``shards``:
-    how many have a count of their own; 0: there is one count.
+    ``written``: the global ranks whose outputs other ranks write, in order of the group; ``read``: whose inputs
+    they read. ``longest_part`` is the largest part of a count that a put moves: scratch slots are as long.
+    ``shards``: how many have a count of their own; 0: there is one count.
     """
     words = [
         *(f"rank {r.rank} {r.position} {r.input_units} {r.output_units} {r.slots} {r.blocks}" for r in ranks),
         *(f"counter {kind} {home} {src} {dst}" for kind, home, src, dst in counters),
         "written " + " ".join(map(str, written)),
-        f"{in_place} {contributors} {channels} {slot_depth} {longest_part}",
+        "read " + " ".join(map(str, read)),
+        f"{in_place} {contributors} {channels} {slot_depth} {longest_part} {realisation}",
         *([f"counts of {shards} shards"] if shards else []),
     ]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
@@ -82,6 +85,8 @@ def layout_of(collective: ManifestCollective, variant: ManifestVariant) -> str:
         variant.channels,
         variant.slot_depth,
         variant.longest_chunk,
+        variant.realisation,
+        variant.read,
         shards=len(collective.shards) if collective.varying else 0,
     )
 

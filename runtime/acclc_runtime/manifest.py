@@ -23,7 +23,7 @@ from acclc_runtime.codec import from_json, to_json
 from acclc_runtime.errors import DamagedFileError
 from acclc_runtime.program import PROGRAM_VERSION, Program
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 FORMAT = "acclc-manifest"
 PROGRAM_FORMAT = "acclc-program"
 
@@ -103,6 +103,10 @@ class ManifestVariant:
     """Of schedule.json and program.json: for ``acclc verify``, which notices when they are another artefact's."""
     written: tuple[int, ...] = ()
     """The global ranks whose outputs other ranks write, in order of the group."""
+    read: tuple[int, ...] = ()
+    """The global ranks whose inputs other ranks read, in order of the group."""
+    realisation: str = "put"
+    """``put``, ``eager`` or ``direct``: how the schedule is brought into memory (see the compiler's kernel_program)."""
 
 
 @dataclass(frozen=True, slots=True)

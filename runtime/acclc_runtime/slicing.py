@@ -5,10 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from acclc_runtime.manifest import ManifestVariant
 from acclc_runtime.partition import ALIGN, longest_piece
 
 SLICE_BYTES = 64 * 1024
 """What a channel moves of one chunk in one slice, at most: enough to hide a signal, little enough for the cache."""
+
+EAGER_SLICE_BYTES = 16 * 1024
+"""The same where scratch belongs to one variant alone: it is chosen for calls of one slice, as a rule."""
+
+WHOLE = 2**62
+"""The same where nothing lies in between: a chunk is moved in one piece."""
+
+
+def slice_bytes_of(variant: ManifestVariant, slice_bytes: int = SLICE_BYTES) -> int:
+    """Return what one slice of a variant moves of a chunk, at most, where others move ``slice_bytes``."""
+    if variant.realisation == "direct":
+        return WHOLE
+    return min(slice_bytes, EAGER_SLICE_BYTES) if variant.realisation == "eager" else slice_bytes
 
 
 @dataclass(frozen=True, slots=True)

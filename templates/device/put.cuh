@@ -1,4 +1,4 @@
-// Places in the ranks' memory, and put: n sources of this rank, reduced, into one place of any rank.
+// Places in the ranks' memory, and put: n sources, reduced, into one place of any rank or into several.
 #pragma once
 
 #include "partition.cuh"
@@ -54,6 +54,13 @@ ACCL_INLINE u8* address_of(const Run& r, Place place, Piece p) {
 }
 
 template <int n> struct Sources { const u8* at[n]; };
+template <int m> struct Targets { u8* at[m]; };
+
+// Where a put writes: one place, or several.
+template <int m> struct Places { Place at[m]; };
+template <class... P> ACCL_INLINE constexpr Places<sizeof...(P)> to(P... places) {
+    return Places<sizeof...(P)>{{places...}};
+}
 
 template <int n, bool final> ACCL_INLINE Item reduced(const Item (&values)[n], u64 contributors) {
     auto wide = Convert<Item>::widen(values[0]);
@@ -106,19 +113,23 @@ template <bool aligned> ACCL_INLINE void store_item(u8* at, Item item) {
     }
 }
 
-template <int n, bool final, bool aligned>
-ACCL_INLINE void move_items(const Run& r, u64 from, u64 to, u8* target, const Sources<n>& sources, u64 contributors) {
+template <int n, int m, bool final, bool aligned>
+ACCL_INLINE void move_items(const Run& r, u64 from, u64 to, const Targets<m>& targets, const Sources<n>& sources,
+                            u64 contributors) {
     for (u64 i = from + r.thread; i < to; i += r.threads) {
         Item values[n];
 #pragma unroll
         for (int k = 0; k < n; ++k) values[k] = load_item<aligned>(sources.at[k] + i * sizeof(Item));
-        store_item<aligned>(target + i * sizeof(Item), reduced<n, final>(values, contributors));
+        const Item result = reduced<n, final>(values, contributors);
+#pragma unroll
+        for (int k = 0; k < m; ++k) store_item<aligned>(targets.at[k] + i * sizeof(Item), result);
     }
 }
 
 // ``batch`` vectors a thread are loaded before the first is stored, to keep the memory system busy.
-template <int n, bool final, int batch>
-ACCL_INLINE void move_vectors(const Run& r, u64 vectors, u8* target, const Sources<n>& sources, u64 contributors) {
+template <int n, int m, bool final, int batch>
+ACCL_INLINE void move_vectors(const Run& r, u64 vectors, const Targets<m>& targets, const Sources<n>& sources,
+                              u64 contributors) {
     for (u64 i = r.thread; i < vectors; i += (u64)r.threads * batch) {
         Lanes lanes[batch][n];
 #pragma unroll
@@ -142,35 +153,43 @@ ACCL_INLINE void move_vectors(const Run& r, u64 vectors, u8* target, const Sourc
                     result.items[e] = reduced<n, final>(values, contributors);
                 }
             }
-            if (at < vectors) store_vector(target + at * 16, result.vector);
+#pragma unroll
+            for (int k = 0; k < m; ++k) {
+                if (at < vectors) store_vector(targets.at[k] + at * 16, result.vector);
+            }
         }
     }
 }
 
-template <int n, bool final>
-ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, u64 contributors) {
-    const u64 mine = (u64)target;
-    u64 misfit = 0;  // against the target, in the lowest 4 bits
+template <int n, int m, bool final>
+ACCL_INLINE void move(const Run& r, u64 length, Targets<m> targets, Sources<n> sources, u64 contributors) {
+    const u64 mine = (u64)targets.at[0];
+    u64 misfit = 0;  // against the first target, in the lowest 4 bits
 #pragma unroll
     for (int k = 0; k < n; ++k) misfit |= ((u64)sources.at[k] ^ mine) & 15;
+#pragma unroll
+    for (int k = 1; k < m; ++k) misfit |= ((u64)targets.at[k] ^ mine) & 15;
     if ((misfit | mine) % sizeof(Item) != 0) {
-        move_items<n, final, false>(r, 0, length, target, sources, contributors);
+        move_items<n, m, final, false>(r, 0, length, targets, sources, contributors);
         return;
     }
     if (misfit != 0) {
-        move_items<n, final, true>(r, 0, length, target, sources, contributors);
+        move_items<n, m, final, true>(r, 0, length, targets, sources, contributors);
         return;
     }
     const u64 lanes = 16 / sizeof(Item);
     const u64 to_boundary = (16 - mine % 16) % 16 / sizeof(Item);
     const u64 head = to_boundary < length ? to_boundary : length;
     const u64 vectors = (length - head) / lanes;
-    Sources<n> body;
+    Sources<n> from;
+    Targets<m> into;
 #pragma unroll
-    for (int k = 0; k < n; ++k) body.at[k] = sources.at[k] + head * sizeof(Item);
-    move_items<n, final, true>(r, 0, head, target, sources, contributors);
-    move_vectors<n, final, (n <= 2 ? 4 : n <= 4 ? 2 : 1)>(r, vectors, target + head * sizeof(Item), body, contributors);
-    move_items<n, final, true>(r, head + vectors * lanes, length, target, sources, contributors);
+    for (int k = 0; k < n; ++k) from.at[k] = sources.at[k] + head * sizeof(Item);
+#pragma unroll
+    for (int k = 0; k < m; ++k) into.at[k] = targets.at[k] + head * sizeof(Item);
+    move_items<n, m, final, true>(r, 0, head, targets, sources, contributors);
+    move_vectors<n, m, final, (n <= 2 ? 4 : n <= 4 ? 2 : 1)>(r, vectors, into, from, contributors);
+    move_items<n, m, final, true>(r, head + vectors * lanes, length, targets, sources, contributors);
 }
 #else
 // What one instruction moves here, at any address.
@@ -244,62 +263,82 @@ ACCL_INLINE void reduce_items(u8* target, const Sources<n>& sources, u64 begin, 
 }
 
 // Any alignment; the range is shared out among the block's threads.
-template <int n, bool final, bool streaming>
-ACCL_INLINE void move(const Run& r, u64 length, u8* target, Sources<n> sources, u64 contributors) {
+template <int n, int m, bool final, bool streaming>
+ACCL_INLINE void move(const Run& r, u64 length, const Targets<m>& targets, const Sources<n>& sources, u64 contributors) {
     const u64 begin = r.threads == 1 ? 0 : length / r.threads * r.thread + length % r.threads * r.thread / r.threads;
     const u64 next = (u64)r.thread + 1;
     const u64 end = r.threads == 1 ? length : length / r.threads * next + length % r.threads * next / r.threads;
     if (begin == end) return;
-    if (n == 1 && !final) {
-        copy_bytes<streaming>(target + begin * sizeof(Item), sources.at[0] + begin * sizeof(Item),
-                              (end - begin) * sizeof(Item));
+    if (n > 1 && m == 1 && !streaming) {
+        reduce_items<n, final>(targets.at[0] + begin * sizeof(Item), sources, begin, end, contributors);
         return;
     }
-    if (!streaming) {
-        reduce_items<n, final>(target + begin * sizeof(Item), sources, begin, end, contributors);
-        return;
-    }
+    // From the nearest cache to where it is wanted: a part at a time, unless it is a copy to one place.
     enum : u64 { most = 4096 / sizeof(Item) };
+    const bool copies = n == 1 && !final;
     alignas(64) u8 part[4096];
-    for (u64 i = begin; i < end; i += most) {
-        const u64 stop = end - i < most ? end : i + most;
-        reduce_items<n, final>(part, sources, i, stop, contributors);
-        copy_bytes<true>(target + i * sizeof(Item), part, (stop - i) * sizeof(Item));
+    for (u64 i = begin; i < end;) {
+        const u64 stop = (copies && m == 1) || end - i < most ? end : i + most;
+        const u8* from = sources.at[0] + i * sizeof(Item);
+        if (!copies) {
+            reduce_items<n, final>(part, sources, i, stop, contributors);
+            from = part;
+        }
+        for (int k = 0; k < m; ++k) {
+            u8* const target = targets.at[k] + i * sizeof(Item);
+            if (target != from) copy_bytes<streaming>(target, from, (stop - i) * sizeof(Item));  // in place: it is there
+        }
+        i = stop;
     }
 }
 #endif
 
-template <bool final, int n>
-ACCL_INLINE void put_sources(Run& r, i32 step, i32 transfer, Piece p, Place place, Sources<n> sources) {
+template <bool final, int n, int m>
+ACCL_INLINE void put_sources(Run& r, i32 step, i32 transfer, Piece p, const Places<m>& places, const Sources<n>& sources) {
     if (r.stopped || p.length == 0) return;
-    u8* const target = address_of(r, place, p);
-    if (n == 1 && !final && sources.at[0] == target) return;  // in place: it is there already
+    Targets<m> targets;
+    for (int k = 0; k < m; ++k) targets.at[k] = address_of(r, places.at[k], p);
+    if (m == 1 && n == 1 && !final && sources.at[0] == targets.at[0]) return;  // in place: it is there already
     trace(r, 0, step, transfer, p.length * sizeof(Item));
 #if ACCL_CUDA
-    move<n, final>(r, p.length, target, sources, r.contributors);
+    move<n, m, final>(r, p.length, targets, sources, r.contributors);
 #else
-    if (r.launch.streaming != 0 && place.code >> 62 == in_output) {
-        move<n, final, true>(r, p.length, target, sources, r.contributors);
+    if (r.launch.streaming != 0 && places.at[0].code >> 62 == in_output) {
+        move<n, m, final, true>(r, p.length, targets, sources, r.contributors);
     } else {
-        move<n, final, false>(r, p.length, target, sources, r.contributors);
+        move<n, m, final, false>(r, p.length, targets, sources, r.contributors);
     }
 #endif
     trace(r, 1, step, transfer, p.length * sizeof(Item));
 }
 
+template <bool final, int m, class... S>
+ACCL_INLINE void put_places(Run& r, i32 step, i32 transfer, u32 part, const Places<m>& targets, S... sources) {
+    static_assert(sizeof...(S) == 1 || Operator::reduces, "this kernel reduces: build it with an operator");
+    const Piece p = piece(r, part);
+    put_sources<final>(r, step, transfer, p, targets, Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
+}
+
 // Reduces the sources left to right into the target, of each the same part; a single one is copied. Step and transfer
 // are for traces.
 template <class... S> ACCL_CALLED void put(Run& r, i32 step, i32 transfer, u32 part, Place target, S... sources) {
-    static_assert(sizeof...(S) == 1 || Operator::reduces, "this kernel reduces: build it with an operator");
-    const Piece p = piece(r, part);
-    put_sources<false>(r, step, transfer, p, target, Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
+    put_places<false>(r, step, transfer, part, to(target), sources...);
 }
 
 // The same where the reduction is complete with it: avg divides by the number of contributions.
 template <class... S> ACCL_CALLED void put_final(Run& r, i32 step, i32 transfer, u32 part, Place target, S... sources) {
-    static_assert(sizeof...(S) == 1 || Operator::reduces, "this kernel reduces: build it with an operator");
-    const Piece p = piece(r, part);
-    put_sources<Operator::finishes>(r, step, transfer, p, target, Sources<sizeof...(S)>{{address_of(r, sources, p)...}});
+    put_places<Operator::finishes>(r, step, transfer, part, to(target), sources...);
+}
+
+// Both with several targets: what is reduced once is written to all.
+template <int m, class... S>
+ACCL_CALLED void put(Run& r, i32 step, i32 transfer, u32 part, Places<m> targets, S... sources) {
+    put_places<false>(r, step, transfer, part, targets, sources...);
+}
+
+template <int m, class... S>
+ACCL_CALLED void put_final(Run& r, i32 step, i32 transfer, u32 part, Places<m> targets, S... sources) {
+    put_places<Operator::finishes>(r, step, transfer, part, targets, sources...);
 }
 
 }  // namespace accl

@@ -49,6 +49,7 @@ struct Launch {
     u64 timeout_ns;
     u64 streaming;  // not 0: more memory is moved than caches hold, so stores may go past them (CPU)
     const u64* lengths;  // where counts vary (see put.cuh); else null
+    u64 tag;        // not 0: what this call is, to be compared with the others' where nobody waits for an entry (CPU)
 };
 
 // What a CPU run asks of the runtime; each takes the runner it is called from.
@@ -60,6 +61,7 @@ struct Host {
     // Reason. And: a counter in the memory of rank ``home`` (a position) has grown.
     u32 (*entered)(void* runner, u32 slot);
     void (*posted)(void* runner, u32 home);
+    u32 (*differs)(void* runner, u32 slot);  // whoever posts this counter says that it is in another call: gives a Reason
 };
 
 // A counter in the memory of rank ``home`` (a position), with its posts a slice.
@@ -84,7 +86,8 @@ struct Run {
     u64 calls;   // before this call
     u64 base;    // slices before this call
     u64 slice;   // of this call
-    u64 phase;   // slice modulo depth
+    u64 phase;   // slice modulo depth, counted over calls where slots are carried over
+    bool carried;
     bool started;
     bool stopped;  // a wait failed: nothing is done any more
 #if !ACCL_CUDA
@@ -208,12 +211,33 @@ ACCL_CALLED void give_up(Run& r, Counter c, u64 wanted, u32 reason, i32 step, i3
 #endif
 }
 
+#if ACCL_CUDA
+ACCL_INLINE void tag_post(const Run&, Counter) {}
+ACCL_INLINE u32 compare_tag(Run&, Counter) { return arrived; }
+#else
+// What call a slice belongs to lies beside the counter, a word for each slice in flight: it is as safe as the slots are.
+ACCL_INLINE u64* tag_of(const Run& r, Counter c) { return address_of(r, c) + 1 + r.phase; }
+
+ACCL_INLINE void tag_post(const Run& r, Counter c) {
+    if (r.carried && r.launch.tag != 0) __atomic_store_n(tag_of(r, c), r.launch.tag, __ATOMIC_RELAXED);
+}
+
+ACCL_INLINE u32 compare_tag(Run& r, Counter c) {
+    if (!r.carried || r.launch.tag == 0) return arrived;
+    const bool same = __atomic_load_n(tag_of(r, c), __ATOMIC_RELAXED) == r.launch.tag;
+    return same ? (u32)arrived : r.host->differs(r.runner, c.slot);
+}
+#endif
+
 // After it every thread of the block sees what the counter's writer wrote before its post.
-ACCL_INLINE void wait_for(Run& r, Counter c, u64 wanted, i32 step, i32 transfer) {
+ACCL_INLINE void wait_for(Run& r, Counter c, u64 wanted, i32 step, i32 transfer, bool tagged = false) {
     if (r.stopped) return;
     u32 reason = arrived;
     const u64* const counter = address_of(r, c);
-    if (r.thread == 0 && load_acquire(counter) < wanted) reason = wait_long(r, counter, wanted);
+    if (r.thread == 0) {
+        if (load_acquire(counter) < wanted) reason = wait_long(r, counter, wanted);
+        if (tagged && reason == arrived) reason = compare_tag(r, c);
+    }
     if (vote(r, reason) == arrived) return;
     if (r.thread == 0) give_up(r, c, wanted, reason, step, transfer);
     r.stopped = true;
@@ -226,6 +250,7 @@ ACCL_INLINE void signal(Run& r, Counter c, u64 value) {
     barrier(r);
 #endif
     if (r.thread != 0) return;
+    tag_post(r, c);
     store_release(address_of(r, c), value);
     count_progress(r);
     tell_posted(r, c);
@@ -244,9 +269,11 @@ ACCL_CALLED void await_entry(Run& r, Counter c, i32 step, i32 transfer) {
 }
 ACCL_CALLED void post_entry(Run& r, Counter c) { signal(r, c, r.calls + 1); }
 
-// Once a slice: event ``index`` of the slice ``lag`` before this one. Step and transfer are for messages.
+// Once a slice: event ``index`` of the slice ``lag`` before this one (carried: also of a call before). Step and transfer
+// are for messages.
 ACCL_CALLED void await(Run& r, Counter c, u32 index, u32 lag, i32 step, i32 transfer) {
-    if (r.slice >= lag) wait_for(r, c, c.events * (r.base + r.slice - lag) + index, step, transfer);
+    if ((r.carried ? r.base : 0) + r.slice < lag) return;
+    wait_for(r, c, c.events * (r.base + r.slice - lag) + index, step, transfer, lag == 0);
 }
 
 ACCL_CALLED void post(Run& r, Counter c, u32 index) { signal(r, c, c.events * (r.base + r.slice) + index); }
@@ -263,7 +290,7 @@ ACCL_CALLED void begin(Run& r, u32 rank, u32 block) {
     r.calls = state[0];
     r.base = state[1];
     r.slice = 0;
-    r.phase = 0;
+    r.phase = r.carried ? r.base % r.depth : 0;
     r.started = false;
     r.stopped = false;
 }

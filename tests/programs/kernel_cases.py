@@ -13,10 +13,17 @@ from typing import Any
 import numpy as np
 
 from acclc.codegen import generate
-from acclc.ir.kernel_program import KernelProgram
+from acclc.ir.kernel_program import KernelProgram, Realisation
 from acclc.ir.problem import Problem
 from acclc.ir.schedule import Schedule
-from acclc.lower import lower_kernel, lower_program
+from acclc.lower import (
+    can_be_eager,
+    lower_direct,
+    lower_eager,
+    lower_kernel,
+    lower_program,
+    owned_schedule,
+)
 from acclc_runtime.backends.base import Backend, ByteArray, Call
 from acclc_runtime.dtypes import bf16_to_f32, f32_to_bf16, named
 from acclc_runtime.manifest import (
@@ -60,6 +67,23 @@ def lowered(name: str, slot_depth: int = 2, channels: int = 1) -> tuple[Problem,
     return problem, schedule, replace(kernel, channels=channels)
 
 
+def realised(name: str, realisation: Realisation, channels: int = 1) -> tuple[Problem, Schedule, KernelProgram] | None:
+    """A hand-made case as eager or direct, or with the owned schedule made of it; None where it has none."""
+    problem, schedule = cases()[name]
+    kernel = None
+    if realisation is Realisation.EAGER and can_be_eager(schedule):
+        kernel = lower_eager(problem, lower_program(problem, schedule, all_in_slots=True))
+    elif realisation is Realisation.DIRECT:
+        schedule = owned_schedule(problem, schedule) or schedule
+        kernel = lower_direct(problem, schedule)
+    return None if kernel is None else (problem, schedule, replace(kernel, channels=channels))
+
+
+def realised_cases() -> list[tuple[str, Realisation]]:
+    """Every hand-made case that is eager or direct."""
+    return [(name, r) for name in sorted(cases()) for r in (Realisation.EAGER, Realisation.DIRECT) if realised(name, r)]
+
+
 def make(folder: Path, name: str, slot_depth: int = 2, channels: int = 1) -> Made:
     problem, schedule, kernel = lowered(name, slot_depth, channels)
     return write(folder, problem, schedule, kernel)
@@ -86,6 +110,8 @@ def write(folder: Path, problem: Problem, schedule: Schedule, kernel: KernelProg
         kernel_sha256=hashlib.sha256(source.encode()).hexdigest(),
         kernel_digest="",
         written=kernel.written,
+        read=kernel.read,
+        realisation=kernel.realisation.value,
     )
     collective = ManifestCollective(
         name=problem.name,

@@ -11,13 +11,24 @@ extern "C" void accl_thread(const accl_launch*, const accl_host*, void*, uint64_
 
 typedef int Item;  // the test builds with -DACCL_TYPE=i32
 
+static std::vector<Item> in[RANKS], out[RANKS];
+static long long sums[RANKS];
+
+// Where a rank is one thread, that is the user's, too: it writes its input before the call and reads its output after.
+static void user_thread(const accl_launch* launch, const accl_host* host, void* runner, uint64_t* progress,
+                        uint32_t number, uint32_t thread, uint32_t threads) {
+    for (Item& item : in[number]) item = (Item)number + 1;
+    accl_thread(launch, host, runner, progress, number, thread, threads);
+    for (const Item item : out[number]) sums[number] += item;
+}
+
 int main(int, char** arguments) {
     const uint32_t threads = (uint32_t)atoi(arguments[1]);
     const uint32_t mode = (uint32_t)atoi(arguments[2]);
     const uint64_t counts[] = {1, 37, 4099, 16, 0, 2000};
     const uint64_t slot_items = 4128;
     std::vector<uint64_t> counters[RANKS], states[RANKS];
-    std::vector<Item> in[RANKS], out[RANKS], scratch[RANKS];
+    std::vector<Item> scratch[RANKS];
     accl_member members[RANKS];
     for (int r = 0; r < RANKS; ++r) {
         counters[r].assign((size_t)COUNTERS[r] * CHANNELS * 8, 0);
@@ -37,9 +48,9 @@ int main(int, char** arguments) {
         uint32_t abort_word = 0;
         const uint64_t slices = count / 600 + 1;
         const accl_launch launch = {members, reports.data(), &abort_word, count, slices, slot_items * sizeof(Item),
-                                    (uint64_t)60 * 1000 * 1000 * 1000, 0};
+                                    (uint64_t)60 * 1000 * 1000 * 1000, 0, 0};
         const accl_options options = {mode, BLOCKS, threads, 0, 0, 0, 0, 0};
-        const int status = accl_pool_run(pool, &options, accl_thread, &launch);
+        const int status = accl_pool_run(pool, &options, ONE_THREAD && threads == 1 ? user_thread : accl_thread, &launch);
         if (status != 0) {
             fprintf(stderr, "status %d\n", status);
             return 3;

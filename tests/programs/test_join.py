@@ -132,7 +132,7 @@ def test_mistakes_are_told_to_every_rank(two: Path, tmp_path: Path) -> None:
         _, text, _, _ = found["different_count"]
         assert "count 8 of f32, sum" in text
         assert "count 16 of f32, sum" in text
-        assert "waits for rank 0 to enter the call" in found["one_is_late"][1]
+        assert "waits for its arrival from rank 0" in found["one_is_late"][1]
 
 
 def test_a_killed_rank_is_named_soon(four: Path, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kernel_cases import OPS, REDUCIBLE, lowered
+from kernel_cases import OPS, REDUCIBLE, lowered, realised
 
 from acclc.codegen import generate
+from acclc.ir.kernel_program import Realisation
 from acclc_runtime.backends.kernel_file import ABI
 
 ARCHITECTURES = (80, 90, 100)
@@ -84,6 +85,14 @@ def check(binary: bytes) -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture(tmp_path: Path, architecture: int) -> None:
     compile_and_check(tmp_path, generate(lowered("all_reduce_full3")[2]), "f32", "sum", architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("realisation", [Realisation.EAGER, Realisation.DIRECT])
+def test_realisations(tmp_path: Path, realisation: Realisation, architecture: int) -> None:
+    found = realised("all_reduce_full3", realisation)
+    assert found is not None
+    compile_and_check(tmp_path, generate(found[2]), "bf16", "avg", architecture)
 
 
 @pytest.mark.parametrize(("type", "op"), [*((t, OPS[n % 5]) for n, t in enumerate(REDUCIBLE)), ("bf16", "avg")])

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from fake_cupy import FakeCupy
-from kernel_cases import Data, Made, data, lowered, make, write
+from kernel_cases import Data, Made, data, lowered, make, realised, write
 
 from acclc.codegen import generate
+from acclc.ir.kernel_program import Realisation
 from acclc_runtime.backends.cuda import CudaBackend
 from acclc_runtime.backends.kernel_file import ABI
 from acclc_runtime.errors import (
@@ -59,6 +60,23 @@ def test_one_device_a_rank(tmp_path: Path, cupy: FakeCupy, name: str) -> None:
         run(backend, cupy, made, count, (0, 1, 2), seed=seed, in_place=seed % 2 == 1)
     assert {launch.device for launch in cupy.launched} == {0, 1, 2}
     assert not any(launch.cooperative for launch in cupy.launched)
+
+
+@pytest.mark.parametrize("devices", [(0, 1, 2), (0, 0, 0)])
+@pytest.mark.parametrize("realisation", [Realisation.EAGER, Realisation.DIRECT])
+def test_realisations_in_both_layouts(
+    tmp_path: Path, cupy: FakeCupy, realisation: Realisation, devices: tuple[int, ...]
+) -> None:
+    """Direct kernels get more blocks, so counters and state are laid out for as many."""
+    found = realised("all_reduce_full3", realisation)
+    assert found is not None
+    made = write(tmp_path, *found)
+    layout = "one" if len(set(devices)) == 1 else "devices"
+    backend = CudaBackend(tmp_path, layout=layout, slice_bytes=1024, direct_channels=3)
+    for seed, count in enumerate((1, 1, 0, 3001, 17, 5)):
+        run(backend, cupy, made, count, devices, seed=seed, in_place=seed % 2 == 1)
+    each = 3 if realisation is Realisation.DIRECT else 1
+    assert {launch.grid for launch in cupy.launched} == {each * (3 if layout == "one" else 1)}
     backend.close()
     assert cupy.memory == {}
 
@@ -208,7 +226,8 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path, cupy: FakeCupy) -> None:
         run(backend, cupy, made, 10, (0, 1, 2))
     text = str(caught.value)
     assert "kernel.cu(7): error: does not compile" in text
-    assert f"nvcc -std=c++17 -DACCL_TYPE=b4 -DACCL_OP=none -DACCL_RUNTIME_ABI={ABI} -arch=sm_90 -cubin" in text
+    defines = f"-DACCL_TYPE=b4 -DACCL_OP=none -DACCL_RUNTIME_ABI={ABI} -DACCL_CHANNELS=1"
+    assert f"nvcc -std=c++17 {defines} -arch=sm_90 -cubin" in text
 
 
 def test_a_time_out_is_told_and_the_group_goes_on(tmp_path: Path, cupy: FakeCupy, monkeypatch: Any) -> None:

@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from kernel_cases import lowered
+from kernel_cases import lowered, realised
 
 from acclc.codegen import generate
-from acclc.ir.kernel_program import KernelProgram
+from acclc.ir.kernel_program import KernelProgram, Realisation
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parent.parent / "runtime" / "acclc_runtime" / "native"
@@ -33,6 +33,7 @@ def case_header(kernel: KernelProgram) -> str:
     return "\n".join(
         [
             f"enum {{ RANKS = {len(ranks)}, BLOCKS = {len(kernel.blocks) * kernel.channels} }};",
+            f"enum {{ ONE_THREAD = {int(len(kernel.blocks) * kernel.channels == len(ranks))} }};",
             f"enum {{ CHANNELS = {kernel.channels}, DEPTH = {kernel.slot_depth} }};",
             per_rank("IN", [r.input_units for r in kernel.ranks]),
             per_rank("OUT", [r.output_units for r in kernel.ranks]),
@@ -80,6 +81,35 @@ def test_thread_sanitizer_has_nothing_to_say(tmp_path: Path, name: str) -> None:
     for threads in (1, 4):
         result = run(target, threads)
         assert (result.returncode, result.stderr) == (0, "")
+
+
+def kernel_of(realisation: Realisation) -> KernelProgram:
+    found = realised("all_reduce_full3", realisation)
+    assert found is not None
+    return found[2]
+
+
+@pytest.mark.parametrize("realisation", [Realisation.EAGER, Realisation.DIRECT])
+def test_thread_sanitizer_and_realisations(tmp_path: Path, realisation: Realisation) -> None:
+    """The calls follow each other: eager carries its slots over. A direct block conflicts with no other, only with
+    what users do before and after: there a flag without order is found where the ranks' threads are the users'.
+    """
+    target = program(tmp_path, kernel_of(realisation), THREAD)
+    for threads in (1, 4):
+        result = run(target, threads)
+        assert (result.returncode, result.stderr) == (0, "")
+    for fault, threads in (("ACCL_BUG_RELAXED", 1), ("ACCL_BUG_NOSYNC", 4)):
+        if (fault, realisation) == ("ACCL_BUG_NOSYNC", Realisation.DIRECT):
+            continue
+        result = run(program(tmp_path, kernel_of(realisation), THREAD, f"-D{fault}"), threads)
+        assert result.returncode != 0
+        assert "ThreadSanitizer: data race" in result.stderr
+
+
+@pytest.mark.parametrize("realisation", [Realisation.EAGER, Realisation.DIRECT])
+def test_address_sanitizer_and_realisations(tmp_path: Path, realisation: Realisation) -> None:
+    result = run(program(tmp_path, kernel_of(realisation), ADDRESS), 4)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("fault", "threads"), [("ACCL_BUG_RELAXED", 1), ("ACCL_BUG_NOSYNC", 4)])

@@ -30,7 +30,7 @@ from acclc_runtime.dtypes import named
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BuildError
 from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
-from acclc_runtime.slicing import SLICE_BYTES, plan_slices
+from acclc_runtime.slicing import SLICE_BYTES, plan_slices, slice_bytes_of
 
 NATIVE_ABI = 3
 _NATIVE_SOURCE = Path(__file__).resolve().parent.parent / "native" / "accl_native.cpp"
@@ -76,6 +76,7 @@ class _Launch(ctypes.Structure):
         ("timeout_ns", ctypes.c_uint64),
         ("streaming", ctypes.c_uint64),
         ("lengths", ctypes.c_void_p),
+        ("tag", ctypes.c_uint64),
     )
 
 
@@ -264,7 +265,7 @@ class CpuBackend:
                 named(call.dtype).item_bytes,
                 call.variant.longest_chunk,
                 call.variant.channels,
-                self.options.slice_bytes,
+                slice_bytes_of(call.variant, self.options.slice_bytes),
             )
             piece = slicing.piece_elements * named(call.dtype).item_bytes
             memory.reserve(-(-piece // _CACHE_LINE) * _CACHE_LINE)

@@ -12,13 +12,14 @@ import os
 import shlex
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acclc_runtime.backends.base import Call
+from acclc_runtime.backends.cuda_memory import check_devices
 from acclc_runtime.backends.kernel_file import (
     COUNTER_STRIDE,
     Instance,
@@ -32,12 +33,13 @@ from acclc_runtime.counts import table_words
 from acclc_runtime.dtypes import named
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError, BuildError
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
-from acclc_runtime.slicing import SLICE_BYTES, plan_slices
+from acclc_runtime.slicing import SLICE_BYTES, plan_slices, slice_bytes_of
 
 _ALIGN = 256
 """Bytes; of every region in a device's slab."""
 _LAYOUTS = ("auto", "devices", "one")
 _WARP, _MOST_THREADS = 32, 512
+_MOST_CHANNELS = 64
 _MEMBER = np.dtype([(name, "<u8") for name in ("input", "output", "scratch", "counters", "state")])
 _REPORT = np.dtype(
     [("reason", "<u4"), ("step", "<i4"), ("transfer", "<i4"), ("home", "<u4"), ("slot", "<u4"), ("unused", "<u4")]
@@ -54,7 +56,8 @@ class CudaOptions:
 
     ``layout``: ``devices`` (one a rank), ``one`` (all ranks on one), ``auto`` (the first, where there are enough).
     ``devices``: device ids by rank of the group, or a single one for ``one``; default 0, 1, 2, ... ``threads`` a
-    block: a multiple of 32 up to 512.
+    block: a multiple of 32 up to 512. ``direct_channels``: kernels with one block a rank (direct) get so many times the
+    channels that they were compiled for, since one block does not fill a GPU's links (a guess, not measured).
     """
 
     layout: str = "auto"
@@ -63,8 +66,13 @@ class CudaOptions:
     """Device ids by global rank, where the machine of the artefact was found in this one."""
     threads: int = 256
     slice_bytes: int = SLICE_BYTES
+    direct_channels: int = 16
 
     def __post_init__(self) -> None:
+        if not isinstance(self.direct_channels, int) or not 1 <= self.direct_channels <= _MOST_CHANNELS:
+            raise ArgumentError(
+                f"direct_channels={self.direct_channels!r} is no whole number from 1 to {_MOST_CHANNELS}"
+            )
         if self.layout not in _LAYOUTS:
             raise ArgumentError(f"layout={self.layout!r} is not known; it can be {', '.join(_LAYOUTS)}")
         if self.threads not in range(_WARP, _MOST_THREADS + 1, _WARP):
@@ -242,7 +250,7 @@ class CudaBackend:
         cuda = self._cupy.cuda
         with self._lock, _ONE_AT_A_TIME:
             devices = self._devices(call.collective)
-            _check_devices(call, devices)
+            check_devices(call, devices)
             try:
                 self._run(call, devices)
             except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
@@ -251,6 +259,7 @@ class CudaBackend:
     def _run(self, call: Call, devices: list[int]) -> None:
         together = len(set(devices)) == 1
         kernels = self._load(call, devices, together)
+        call = replace(call, variant=replace(call.variant, channels=self._channels(call.variant)))
         memory = self._memory(call, devices)
         if not together:
             self._join_peers(call, devices)
@@ -322,13 +331,17 @@ class CudaBackend:
             key = (call.variant.folder, instance, together, device)
             if key not in self._kernels:
                 text = kernel_text(path, call.collective, call.variant).decode(errors="replace")
-                self._kernels[key] = self._compile(path, text, instance, device, together)
+                flags = (*instance.flags, f"-DACCL_CHANNELS={self._channels(call.variant)}")
+                self._kernels[key] = self._compile(path, text, flags, device, together)
             found[device] = self._kernels[key]
         return found
 
-    def _compile(self, path: Path, text: str, instance: Instance, device: int, together: bool) -> Any:
+    def _channels(self, variant: ManifestVariant) -> int:
+        return variant.channels * (self.options.direct_channels if variant.realisation == "direct" else 1)
+
+    def _compile(self, path: Path, text: str, flags: tuple[str, ...], device: int, together: bool) -> Any:
         cupy = self._cupy
-        options = ("-std=c++17", *instance.flags)
+        options = ("-std=c++17", *flags)
         with cupy.cuda.Device(device) as here:
             try:
                 module = cupy.RawModule(code=text, options=options, enable_cooperative_groups=together)
@@ -348,7 +361,11 @@ class CudaBackend:
     def _arguments(self, call: Call, memory: _Memory) -> tuple[Any, ...]:
         item = named(call.dtype).item_bytes
         slicing = plan_slices(
-            call.count, item, call.variant.longest_chunk, call.variant.channels, self.options.slice_bytes
+            call.count,
+            item,
+            call.variant.longest_chunk,
+            call.variant.channels,
+            slice_bytes_of(call.variant, self.options.slice_bytes),
         )
         memory.reserve(-(-slicing.piece_elements * item // _ALIGN) * _ALIGN)
         memory.fill_members(call)
@@ -441,19 +458,3 @@ class CudaBackend:
             here.free()
             there.free()
         return bool((sent == back).all())
-
-
-def _check_devices(call: Call, devices: list[int]) -> None:
-    """Every rank's buffers lie on its device.
-
-    Raises:
-        ArgumentError: naming the rank.
-    """
-    for what, buffers in (("input", call.inputs), ("output", call.outputs)):
-        for rank, device, buffer in zip(call.collective.ranks, devices, buffers, strict=True):
-            found: Any = buffer
-            if found.nbytes and found.device.id != device:
-                raise ArgumentError(
-                    f"{call.collective.name}: the {what} of rank {rank} lies on device {found.device.id}; "
-                    f"the rank runs on device {device}"
-                )

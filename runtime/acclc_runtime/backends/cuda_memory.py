@@ -1,10 +1,12 @@
-"""Arrays on a GPU for the parts of the runtime that are not a backend. Imports cupy when called, not before."""
+"""Arrays on a GPU, for other parts of the runtime; checks of them. Imports cupy when called, not before."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from acclc_runtime.backends.base import Call
 from acclc_runtime.devices import pci_address
+from acclc_runtime.errors import ArgumentError
 
 
 def wrap(address: int, nbytes: int, owner: Any, device: int) -> Any:
@@ -21,6 +23,22 @@ def empty(shape: int | tuple[int, ...], dtype: Any, device: int) -> Any:
 
     with cupy.cuda.Device(device):
         return cupy.empty(shape, dtype)
+
+
+def check_devices(call: Call, devices: list[int]) -> None:
+    """Every rank's buffers lie on its device.
+
+    Raises:
+        ArgumentError: naming the rank.
+    """
+    for what, buffers in (("input", call.inputs), ("output", call.outputs)):
+        for rank, device, buffer in zip(call.collective.ranks, devices, buffers, strict=True):
+            found: Any = buffer
+            if found.nbytes and found.device.id != device:
+                raise ArgumentError(
+                    f"{call.collective.name}: the {what} of rank {rank} lies on device {found.device.id}; "
+                    f"the rank runs on device {device}"
+                )
 
 
 def device_addresses() -> tuple[str, ...]:

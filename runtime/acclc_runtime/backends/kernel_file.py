@@ -149,6 +149,7 @@ def _sentence(collective: ManifestCollective, variant: ManifestVariant, report: 
         "entry": f"rank {counter.dst} to enter the call",
         "credit": f"rank {counter.dst} to free its slot",
         "local": "another block of its own rank",
+        "done": f"rank {counter.src} to be done with its memory",
     }.get(counter.kind, counter.kind)
     what = f", transfer {report.transfer}" if report.transfer >= 0 else ""
     step = f", step {report.step}" if report.step >= 0 else ""

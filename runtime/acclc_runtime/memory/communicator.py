@@ -162,7 +162,9 @@ class Communicator(VaryingCalls):
             except ArgumentError as error:
                 lines.append(f"{head}: {error}")
                 continue
-            staged = "an array that is not of empty() is staged as output" if world.rank in variant.written else (
+            reached = (("input", variant.read), ("output", variant.written))
+            staged = " and ".join(what for what, ranks in reached if world.rank in ranks)
+            staged = f"an array that is not of empty() is staged as {staged}" if staged else (
                 "all arrays are used where they are")  # fmt: skip
             lines.append(f"{head}: variant {variant.id} ({variant.strategy}): {reason}; {staged}")
         return "\n".join(lines)

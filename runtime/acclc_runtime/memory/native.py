@@ -45,6 +45,7 @@ class NativeCall(ctypes.Structure):
         ("in_place", ctypes.c_uint32),
         ("count", ctypes.c_uint64),
         ("output", ctypes.c_uint64),
+        ("input", ctypes.c_uint64),
     )
 
 
@@ -75,7 +76,7 @@ class ScheduleOptions(ctypes.Structure):
         ("ranks", ctypes.c_void_p),
         ("counters_at", ctypes.c_void_p),
         ("scratch_at", ctypes.c_void_p),
-        ("entry_from", ctypes.c_void_p),
+        ("writers", ctypes.c_void_p),
     )
 
 
@@ -88,10 +89,13 @@ class PlanOptions(ctypes.Structure):
         ("call", NativeCall),
         ("slices", ctypes.c_uint64),
         ("slot_bytes", ctypes.c_uint64),
+        ("input_bytes", ctypes.c_uint64),
         ("output_bytes", ctypes.c_uint64),
         ("streaming", ctypes.c_uint32),
+        ("shared_input", ctypes.c_uint32),
         ("shared_output", ctypes.c_uint32),
         ("holes", ctypes.c_uint32),
+        ("tagged", ctypes.c_uint32),
         ("spare", ctypes.c_uint32),
         ("lengths", ctypes.c_void_p),
     )

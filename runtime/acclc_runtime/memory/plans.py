@@ -15,7 +15,7 @@ from acclc_runtime.dtypes import DTYPES, OPERATORS, named
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.native import EITHER, NativeCall, NativeComm, PlanOptions, ScheduleOptions
 from acclc_runtime.memory.tables import Tables, slot_bytes_at_most
-from acclc_runtime.slicing import plan_slices
+from acclc_runtime.slicing import plan_slices, slice_bytes_of
 
 DTYPE_NAMES = tuple(DTYPES)
 OP_NAMES = ("", *OPERATORS)
@@ -23,6 +23,7 @@ _MOST_PLANS = 1024
 ROWS = 2**32 - 1
 """In place of a variant: the exchange of counts before a call."""
 _SMALLEST_STREAM = 8 << 20
+_LINE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class CallKey:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A prepared call: the native plan, and how many bytes others write into the output."""
+    """A prepared call: the native plan, and how many bytes it stages at most, of arrays that others have to reach."""
 
     address: int
     staged_bytes: int
@@ -85,17 +86,20 @@ class Plans:
         kernel = self._kernel(collective, variant, Instance.for_type(collective.name, key.dtype, key.op))
         schedule = self._schedule(key.collective, key.variant)
         item = named(key.dtype).item_bytes
-        slicing = plan_slices(key.count, item, variant.longest_chunk, variant.channels, self._slice_bytes)
+        slice_bytes = slice_bytes_of(variant, self._slice_bytes)
+        slicing = plan_slices(key.count, item, variant.longest_chunk, variant.channels, slice_bytes)
         n = collective.ranks.index(self._rank)
         output_bytes = collective.output_units[n] * key.count * item
+        input_bytes = collective.input_units[n] * key.count * item
         everything = (sum(collective.input_units) + sum(collective.output_units)) * key.count * item
         words, check = None, key.count
         if key.counts is not None:
             lengths = lengths_of(collective, key.counts)
             words, check = lengths.words(), digest(key.counts)
-            output_bytes = lengths.outputs[n][-1] * item
+            input_bytes, output_bytes = lengths.inputs[n][-1] * item, lengths.outputs[n][-1] * item
             everything = 2 * sum(lengths.shards) * item
-        shared = self._rank in variant.written
+        shared_output = self._rank in variant.written and output_bytes > 0
+        shared_input = self._rank in variant.read and input_bytes > 0
         call = NativeCall(
             collective=key.collective,
             variant=key.variant,
@@ -109,14 +113,18 @@ class Plans:
             kernel=kernel,
             call=call,
             slices=slicing.slices,
-            slot_bytes=slot_bytes_at_most(self._slice_bytes),
+            slot_bytes=slot_bytes_at_most(slice_bytes),
+            input_bytes=input_bytes,
             output_bytes=output_bytes,
             streaming=int(everything > self._streams_from),
-            shared_output=int(shared and output_bytes > 0),
+            shared_input=int(shared_input),
+            shared_output=int(shared_output),
             holes=int(_has_holes(collective, self._rank, collective.output_units[n])),
             lengths=None if words is None else words.ctypes.data,
+            tagged=int(variant.realisation == "eager"),
         )
-        return Plan(self._native.plan(options), output_bytes if shared else 0, words)
+        lines = [-(-nbytes // _LINE) * _LINE for nbytes in (input_bytes * shared_input, output_bytes * shared_output)]
+        return Plan(self._native.plan(options), sum(lines), words)
 
     def rows(self, c: int, dtype: str) -> Plan:
         """Return the plan by which each rank of a collective learns the counts of all: N words in, N x N out."""
@@ -179,14 +187,14 @@ class Plans:
         mine = [n for n, block in enumerate(variant.blocks) if block.rank == self._rank]
         here = counters_at(collective, variant)[position]
         size = len(collective.ranks)
-        entries = [collective.ranks.index(k.dst) if k.kind == "entry" else size for k in here]
+        writers = [collective.ranks.index(k.dst if k.kind in ("entry", "credit") else k.src) for k in here]
         related = self._tables.neighbours[self._rank] | {self._rank}
         reachable = [rank in related for rank in collective.ranks]
         arrays: list[Any] = [
             (ctypes.c_uint32 * size)(*collective.ranks),
             (ctypes.c_uint64 * size)(*(at if near else 0 for at, near in zip(place.counters, reachable, strict=True))),
             (ctypes.c_uint64 * size)(*(at if near else 0 for at, near in zip(place.scratch, reachable, strict=True))),
-            (ctypes.c_uint32 * max(1, len(entries)))(*entries),
+            (ctypes.c_uint32 * max(1, len(writers)))(*writers),
         ]
         options = ScheduleOptions(
             members=size,
@@ -195,9 +203,9 @@ class Plans:
             first_number=mine[0] * variant.channels,
             numbers=len(mine) * variant.channels,
             all_numbers=len(variant.blocks) * variant.channels,
-            counters=len(entries),
+            counters=len(writers),
         )
-        names = ("ranks", "counters_at", "scratch_at", "entry_from")
+        names = ("ranks", "counters_at", "scratch_at", "writers")
         for name, values in zip(names, arrays, strict=True):
             setattr(options, name, ctypes.addressof(values))
         return self._native.schedule(options)

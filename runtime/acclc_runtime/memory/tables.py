@@ -10,6 +10,7 @@ from acclc_runtime.backends.kernel_file import COUNTER_STRIDE, counters_at
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.partition import ALIGN
+from acclc_runtime.slicing import slice_bytes_of
 from acclc_runtime.tuning import FILE as TUNING_FILE
 
 HEAD_BYTES = 4096
@@ -30,7 +31,8 @@ class VariantPlace:
 class Tables:
     """The segments of a world: bytes of each rank's, and each variant's places by (collective, variant) index.
 
-    ``scratch`` is shared by all variants: a rank's slots are written only between its entry to a call and its end.
+    ``scratch`` is shared by all variants whose slots are written only between a rank's entry to a call and its end;
+    eager ones have their own.
     """
 
     world: int
@@ -86,10 +88,17 @@ def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
     scratch_at = [-(-end // PAGE) * PAGE for end in ends]
     scratch = [0] * world
     neighbours: list[set[int]] = [set() for _ in range(world)]
-    slot = slot_bytes_at_most(slice_bytes)
-    for _, collective, variant in _variants(manifest):
-        for rank, slots in zip(collective.ranks, variant.slots, strict=True):
-            scratch[rank] = max(scratch[rank], slots * variant.channels * variant.slot_depth * slot)
+    own_at: dict[tuple[int, int], tuple[int, ...]] = {}
+    for key, collective, variant in _variants(manifest):
+        slot = slot_bytes_at_most(slice_bytes_of(variant, slice_bytes))
+        sizes = [slots * variant.channels * variant.slot_depth * slot for slots in variant.slots]
+        if variant.realisation == "eager":
+            own_at[key] = tuple(scratch_at[rank] for rank in collective.ranks)
+            for rank, size in zip(collective.ranks, sizes, strict=True):
+                scratch_at[rank] += -(-size // PAGE) * PAGE
+        else:
+            for rank, size in zip(collective.ranks, sizes, strict=True):
+                scratch[rank] = max(scratch[rank], size)
         for counter in variant.counters:
             neighbours[counter.src].add(counter.dst)
             neighbours[counter.dst].add(counter.src)
@@ -100,7 +109,7 @@ def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
         world,
         tuple(-(-(at + size + 1) // PAGE) * PAGE for at, size in zip(scratch_at, scratch, strict=True)),
         {
-            key: VariantPlace(counters[key], tuple(scratch_at[rank] for rank in collective.ranks))
+            key: VariantPlace(counters[key], own_at.get(key) or tuple(scratch_at[rank] for rank in collective.ranks))
             for key, collective, _ in _variants(manifest)
         },
         tuple(dict.fromkeys(collective.ranks for collective in manifest.collectives)),

@@ -30,6 +30,7 @@ constexpr uint32_t yields_before_look = 64;
 constexpr long sleep_ns = 5 * 1000 * 1000;     // at most: whoever posts wakes the sleeper
 constexpr uint64_t part_every_ns = 1000 * 1000;
 constexpr uint64_t look_every_ns = 2 * 1000 * 1000;
+constexpr uint32_t remembered_calls = 8;
 
 uint64_t now_ns() {
     timespec t;
@@ -80,11 +81,19 @@ void copy_out(char* target, const char* source, size_t bytes, bool streaming) {
 #endif
 }
 
-// The begin of a segment. Lines apart: each is written by one process, but for ``abort`` and ``doorbell``.
-struct Head {
-    alignas(128) accl_call call;
+// A call that a rank began. The last few stay: where nobody waits for an entry, a rank can be ahead of those that read
+// what it called.
+struct Said {
+    accl_call call;
     uint32_t stamp;  // odd while ``call`` is being written
     uint32_t ended;  // the call is over
+};
+static_assert(sizeof(Said) == 64, "a call has outgrown its line");
+
+// The begin of a segment. Lines apart: each is written by one process, but for ``abort`` and ``doorbell``.
+struct Head {
+    alignas(128) Said said[remembered_calls];
+    uint64_t latest;  // number of calls: the last is ``said[latest % remembered_calls]``
     alignas(128) uint32_t doorbell;  // a futex: grows when somebody posted to a sleeper
     uint32_t sleeping;
     uint32_t core;  // 1 + where it last waited for longer than it spins
@@ -107,9 +116,10 @@ struct Peer {
     int segment = -1;
     int process = -1;
     std::vector<Mapping> mappings;
-    uint64_t last_offset = 0;  // of the output of the last call, and where that is here
-    char* last_at = nullptr;
+    uint64_t last_offset[2] = {0, 0};  // of the buffers of the last call, and where they are here
+    char* last_at[2] = {nullptr, nullptr};
 };
+enum Kept { kept_input = 0, kept_output = 1 };
 
 // Cheaper than swapcontext, which asks the kernel for the signal mask.
 #if defined(__x86_64__)
@@ -188,7 +198,7 @@ struct accl_schedule {
     uint32_t first_number = 0;
     uint32_t numbers = 0;
     std::vector<uint32_t> ranks;
-    std::vector<uint32_t> entry_from;
+    std::vector<uint32_t> writers;
     std::vector<accl_member> members;
     std::vector<uint64_t> state;
     std::vector<accl_report> reports;
@@ -197,6 +207,7 @@ struct accl_schedule {
 
 struct accl_plan {
     accl_plan_options options;
+    uint64_t tag;  // of the call but for its sequence
 };
 
 struct accl_comm {
@@ -224,6 +235,8 @@ struct accl_comm {
     uint32_t gave_up = 0;
     uint32_t reason = 0;  // not 0: every wait ends with it
     accl_cause cause = {};
+    accl_call mine = {};
+    bool alone = false;  // one block: it runs on the caller's stack
     std::vector<std::unique_ptr<Fibre>> fibres;
     Context scheduler;
     char* stacks = nullptr;
@@ -245,10 +258,13 @@ struct accl_comm {
     void abort_all();
     uint64_t progress() const;
     bool all_entered() const;
+    uint32_t check_call(uint32_t position);
     uint32_t check_entry(uint32_t position);
+    uint32_t mismatch(uint32_t who, const accl_call& theirs);
     char* address_at(uint32_t who, uint64_t offset);
+    char* buffer_at(uint32_t who, Kept which, uint64_t offset);
     void publish(const accl_call& call);
-    char* shared_place(const void* output, uint64_t bytes, uint64_t* offset) const;
+    char* shared_place(const void* buffer, uint64_t bytes, uint64_t staged_at, uint64_t* offset) const;
     void* map(uint32_t who, int segment, int process, uint64_t offset, uint64_t length);
 };
 
@@ -271,21 +287,59 @@ void ring(Head& head) {
 }
 
 // A call as its rank wrote it; false while that is being done.
-bool read_call(const Head& head, accl_call* call, bool* ended) {
-    const uint32_t before = __atomic_load_n(&head.stamp, __ATOMIC_ACQUIRE);
-    const volatile uint64_t* const from = (const volatile uint64_t*)&head.call;
+bool read_call(const Said& said, accl_call* call, bool* ended) {
+    const uint32_t before = __atomic_load_n(&said.stamp, __ATOMIC_ACQUIRE);
+    const volatile uint64_t* const from = (const volatile uint64_t*)&said.call;
     uint64_t words[sizeof(accl_call) / 8];
     for (size_t i = 0; i < sizeof(accl_call) / 8; ++i) words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-    *ended = __atomic_load_n(&head.ended, __ATOMIC_RELAXED) != 0;
+    *ended = __atomic_load_n(&said.ended, __ATOMIC_RELAXED) != 0;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     memcpy(call, words, sizeof words);
-    return before % 2 == 0 && before == __atomic_load_n(&head.stamp, __ATOMIC_RELAXED);
+    return before % 2 == 0 && before == __atomic_load_n(&said.stamp, __ATOMIC_RELAXED);
+}
+
+// What a rank says of a call of ours: that it began it (what it called, and whether that is over), or a later one.
+struct Heard {
+    bool begun = false;
+    bool ended = false;
+    bool later = false;
+    accl_call call = {};
+    accl_call last = {};  // the last that it began
+};
+
+Heard hear(const Head& head, const accl_call& mine) {
+    Heard heard;
+    const uint64_t latest = __atomic_load_n(&head.latest, __ATOMIC_ACQUIRE);
+    for (uint32_t back = 0; back < remembered_calls && back < latest; ++back) {
+        accl_call call;
+        bool ended;
+        if (!read_call(head.said[(latest - back) % remembered_calls], &call, &ended)) continue;
+        if (back == 0) heard.last = call;
+        if (call.group != mine.group) continue;
+        if (call.sequence > mine.sequence) heard.later = true;
+        if (call.sequence != mine.sequence) continue;
+        heard.begun = true;
+        heard.ended = ended;
+        heard.call = call;
+        break;
+    }
+    return heard;
 }
 
 bool same_call(const accl_call& a, const accl_call& b) {
     return a.sequence == b.sequence && a.group == b.group && a.collective == b.collective && a.variant == b.variant &&
            a.dtype == b.dtype && a.op == b.op && a.count == b.count &&
            (a.in_place == b.in_place || a.in_place == ACCL_EITHER || b.in_place == ACCL_EITHER);
+}
+
+// The same for calls that fit together, as far as that can be; ``in_place`` of ranks without both buffers is another.
+uint64_t tag_of(const accl_call& call) {
+    uint64_t tag = call.count;
+    for (const uint64_t word : {call.collective, call.variant, call.dtype, call.op, call.in_place}) {
+        tag = (tag ^ word) * 0xff51afd7ed558ccdull;
+        tag ^= tag >> 29;
+    }
+    return tag;
 }
 
 void give_way(Fibre& f) { f.comm->scheduler.go(f.context); }
@@ -296,7 +350,11 @@ uint32_t wait_fibre(void* runner, const uint64_t* counter, uint64_t wanted) {
     f.wanted = wanted;
     while (!there(counter, wanted)) {
         if (f.comm->reason != 0) return f.comm->reason;
-        give_way(f);
+        if (f.comm->alone) {
+            f.comm->idle();
+        } else {
+            give_way(f);
+        }
     }
     f.counter = nullptr;
     return ACCL_ARRIVED;
@@ -315,8 +373,12 @@ void posted(void* runner, uint32_t home) {
 
 uint32_t entered(void* runner, uint32_t slot) {
     accl_comm& comm = *((Fibre*)runner)->comm;
-    const uint32_t from = comm.schedule->entry_from[slot];
-    return from < comm.schedule->ranks.size() ? comm.check_entry(from) : (uint32_t)ACCL_ARRIVED;
+    return comm.check_entry(comm.schedule->writers[slot]);
+}
+
+uint32_t differs(void* runner, uint32_t slot) {
+    accl_comm& comm = *((Fibre*)runner)->comm;
+    return comm.check_call(comm.schedule->writers[slot]);
 }
 
 // A kernel of one block a rank: every rank gets every rank's row of ``count`` words, in order of position. A rank's
@@ -379,6 +441,10 @@ bool accl_comm::run_fibres() {
         f.number = schedule->first_number + i;
         f.done = false;
         f.counter = nullptr;
+        if (alone) {
+            kernel(&launch, &host, &f, &own().progress, f.number, 0, 1);
+            return true;
+        }
         if (!f.context.start(stacks + i * each + (each - fibre_stack_bytes), fibre_stack_bytes, fibre_main)) return false;
     }
     for (uint32_t live = count; live != 0;) {
@@ -478,13 +544,10 @@ uint64_t accl_comm::progress() const {
 }
 
 bool accl_comm::all_entered() const {
-    const accl_call& mine = own().call;
     for (const uint32_t who : schedule->ranks) {
-        accl_call theirs;
-        bool ended;
         if (who == rank) continue;
-        if (!read_call(*peers[who].head, &theirs, &ended)) return false;
-        if (theirs.group != mine.group || theirs.sequence < mine.sequence) return false;
+        const Heard heard = hear(*peers[who].head, mine);
+        if (!heard.begun && !heard.later) return false;
     }
     return true;
 }
@@ -499,23 +562,19 @@ void accl_comm::look(uint64_t now) {
     }
     if (now - looked_at < look_every_ns) return;
     looked_at = now;
-    const accl_call& mine = own().call;
     for (const uint32_t who : schedule->ranks) {
         if (who == rank) continue;
         const Peer& peer = peers[who];
-        accl_call theirs;
-        bool ended;
         // in this order: whoever ends a call and goes away did all its part
         pollfd process = {peer.process, POLLIN, 0};
         const bool died = peer.process >= 0 && poll(&process, 1, 0) > 0;
         const bool closed = __atomic_load_n(&peer.head->closed, __ATOMIC_ACQUIRE) != 0;
-        if (!read_call(*peer.head, &theirs, &ended) && !died) continue;
-        const bool at_mine = theirs.group == mine.group && theirs.sequence == mine.sequence;
-        if (at_mine && !same_call(theirs, mine)) {
-            cause.theirs = theirs;
-            return end_waits(ACCL_MISMATCH, who);
+        const Heard heard = hear(*peer.head, mine);
+        if (heard.begun && !same_call(heard.call, mine)) {
+            mismatch(who, heard.call);
+            return;
         }
-        const bool finished = theirs.group == mine.group && (theirs.sequence > mine.sequence || (at_mine && ended));
+        const bool finished = heard.later || (heard.begun && heard.ended);
         if ((died || closed) && !finished) return end_waits(died ? ACCL_DIED : ACCL_CLOSED, who);
     }
     const uint64_t present = progress();
@@ -547,39 +606,53 @@ void accl_comm::abort_all() {
     }
 }
 
-// A receiver has entered: does it call what this rank calls, and where does its output lie?
+uint32_t accl_comm::mismatch(uint32_t who, const accl_call& theirs) {
+    cause.theirs = theirs;
+    end_waits(ACCL_MISMATCH, who);
+    return ACCL_MISMATCH;
+}
+
+// Something of another rank is there: does it call what this rank calls?
+uint32_t accl_comm::check_call(uint32_t position) {
+    const uint32_t who = schedule->ranks[position];
+    const Heard heard = hear(*peers[who].head, mine);
+    if (heard.begun && same_call(heard.call, mine)) return ACCL_ARRIVED;
+    return mismatch(who, heard.begun ? heard.call : heard.last);
+}
+
+// Another rank has entered: does it call what this rank calls, and where do its buffers lie?
 uint32_t accl_comm::check_entry(uint32_t position) {
     const uint32_t who = schedule->ranks[position];
-    accl_call theirs;
-    bool ended;
-    while (!read_call(*peers[who].head, &theirs, &ended)) pause_core();
-    if (!same_call(theirs, own().call)) {
-        cause.theirs = theirs;
-        end_waits(ACCL_MISMATCH, who);
-        return ACCL_MISMATCH;
+    const Heard heard = hear(*peers[who].head, mine);
+    if (!heard.begun || !same_call(heard.call, mine)) return mismatch(who, heard.begun ? heard.call : heard.last);
+    accl_member& member = schedule->members[position];
+    if (heard.call.input != 0) member.input = buffer_at(who, kept_input, heard.call.input);
+    if (heard.call.output != 0) member.output = buffer_at(who, kept_output, heard.call.output);
+    if ((heard.call.input == 0 || member.input != nullptr) && (heard.call.output == 0 || member.output != nullptr)) {
+        return ACCL_ARRIVED;
     }
-    if (theirs.output != 0) {
-        char* const at = address_at(who, theirs.output);
-        if (at == nullptr) {
-            end_waits(ACCL_NO_MEMORY, who);
-            return ACCL_NO_MEMORY;
-        }
-        schedule->members[position].output = at;
+    end_waits(ACCL_NO_MEMORY, who);
+    return ACCL_NO_MEMORY;
+}
+
+char* accl_comm::buffer_at(uint32_t who, Kept which, uint64_t offset) {
+    Peer& peer = peers[who];
+    if (peer.last_offset[which] != offset) {
+        peer.last_at[which] = address_at(who, offset);
+        peer.last_offset[which] = offset;
     }
-    return ACCL_ARRIVED;
+    return peer.last_at[which];
 }
 
 // Where an offset of a segment is here; maps what the segment has grown by.
 char* accl_comm::address_at(uint32_t who, uint64_t offset) {
     Peer& peer = peers[who];
-    if (peer.last_offset == offset) return peer.last_at;
     for (int attempt = 0; attempt < 2; ++attempt) {
         uint64_t mapped = 0;
         for (const Mapping& m : peer.mappings) {
             if (m.offset + m.length > mapped) mapped = m.offset + m.length;
             if (offset < m.offset || offset >= m.offset + m.length) continue;
-            peer.last_offset = offset;
-            return peer.last_at = m.at + (offset - m.offset);
+            return m.at + (offset - m.offset);
         }
         const off_t size = lseek(peer.segment, 0, SEEK_END);
         if (size < 0 || (uint64_t)size <= mapped) return nullptr;
@@ -600,30 +673,32 @@ void* accl_comm::map(uint32_t who, int segment, int process, uint64_t offset, ui
 }
 
 void accl_comm::publish(const accl_call& call) {
-    Head& head = own();
-    const uint32_t stamp = head.stamp;
-    __atomic_store_n(&head.stamp, stamp + 1, __ATOMIC_RELAXED);
+    const uint64_t number = own().latest + 1;
+    Said& said = own().said[number % remembered_calls];
+    const uint32_t stamp = said.stamp;
+    __atomic_store_n(&said.stamp, stamp + 1, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     uint64_t words[sizeof(accl_call) / 8];
     memcpy(words, &call, sizeof words);
-    uint64_t* const to = (uint64_t*)&head.call;
+    uint64_t* const to = (uint64_t*)&said.call;
     for (size_t i = 0; i < sizeof(accl_call) / 8; ++i) __atomic_store_n(&to[i], words[i], __ATOMIC_RELAXED);
-    __atomic_store_n(&head.ended, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&head.stamp, stamp + 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&said.ended, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&said.stamp, stamp + 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&own().latest, number, __ATOMIC_RELEASE);
 }
 
-// The output where the others reach it: itself, if it lies in this rank's segment.
-char* accl_comm::shared_place(const void* output, uint64_t bytes, uint64_t* offset) const {
-    const char* const at = (const char*)output;
+// A buffer where the others reach it: itself, if it lies in this rank's segment, else in the staging memory.
+char* accl_comm::shared_place(const void* buffer, uint64_t bytes, uint64_t staged_at, uint64_t* offset) const {
+    const char* const at = (const char*)buffer;
     for (const Mapping& m : peers[rank].mappings) {
         if (at < m.at || at + bytes > m.at + m.length) continue;
         *offset = m.offset + (uint64_t)(at - m.at);
-        return (char*)output;
+        return (char*)buffer;
     }
-    if (bytes > staging_bytes) return nullptr;
-    *offset = staging_offset;
+    if (staged_at + bytes > staging_bytes) return nullptr;
+    *offset = staging_offset + staged_at;
     for (const Mapping& m : peers[rank].mappings) {
-        if (staging_offset >= m.offset && staging_offset < m.offset + m.length) return m.at + (staging_offset - m.offset);
+        if (*offset >= m.offset && *offset < m.offset + m.length) return m.at + (*offset - m.offset);
     }
     return nullptr;
 }
@@ -645,7 +720,7 @@ accl_comm* accl_comm_create(uint32_t rank, uint32_t world, uint32_t cores, uint6
         comm->entry_timeout_ns = entry_timeout_ns;
         comm->timeout_ns = timeout_ns;
         comm->peers.resize(world);
-        comm->host = accl_host{wait_fibre, vote_alone, nullptr, entered, posted};
+        comm->host = accl_host{wait_fibre, vote_alone, nullptr, entered, posted, differs};
         return comm.release();
     } catch (const std::bad_alloc&) {
         return nullptr;
@@ -674,7 +749,7 @@ accl_schedule* accl_schedule_create(accl_comm* comm, const accl_schedule_options
         made->first_number = o->first_number;
         made->numbers = o->numbers;
         made->ranks.assign(o->ranks, o->ranks + o->members);
-        made->entry_from.assign(o->entry_from, o->entry_from + o->counters);
+        made->writers.assign(o->writers, o->writers + o->counters);
         made->reports.assign(o->all_numbers, accl_report{});
         made->state.assign(((size_t)o->numbers + 1) * 8, 0);
         made->state_at = (uint64_t*)(((uintptr_t)made->state.data() + 63) / 64 * 64);
@@ -698,7 +773,7 @@ accl_schedule* accl_schedule_create(accl_comm* comm, const accl_schedule_options
 accl_plan* accl_plan_create(accl_comm* comm, const accl_plan_options* options) {
     const Locked locked(comm->lock);
     try {
-        comm->plans.push_back(std::make_unique<accl_plan>(accl_plan{*options}));
+        comm->plans.push_back(std::make_unique<accl_plan>(accl_plan{*options, tag_of(options->call)}));
         return comm->plans.back().get();
     } catch (const std::bad_alloc&) {
         return nullptr;
@@ -712,27 +787,45 @@ uint64_t accl_comm_forget_plans(accl_comm* comm) {
     return number;
 }
 
-static int run_locked(accl_comm& comm, const accl_plan_options& plan, const void* input, void* output) {
+static int run_locked(accl_comm& comm, const accl_plan& made, const void* input, void* output) {
     if (comm.broken || comm.closed) return ACCL_BROKEN;
+    const accl_plan_options& plan = made.options;
     accl_schedule& schedule = *plan.schedule;
     accl_call call = plan.call;
     char* target = (char*)output;
+    uint64_t staged = 0;
     if (plan.shared_output != 0) {
-        target = comm.shared_place(output, plan.output_bytes, &call.output);
+        target = comm.shared_place(output, plan.output_bytes, 0, &call.output);
         if (target == nullptr) return ACCL_NO_STAGING;
-        if (plan.holes != 0 && target != output) memcpy(target, output, plan.output_bytes);
+        if (target != output) staged = (plan.output_bytes + 63) / 64 * 64;
     }
+    if (plan.shared_input != 0) {
+        char* const source = comm.shared_place(input, plan.input_bytes, staged, &call.input);
+        if (source == nullptr) return ACCL_NO_STAGING;
+        if (source != input) copy_out(source, (const char*)input, plan.input_bytes, plan.streaming != 0);
+    }
+    if (plan.holes != 0 && target != output) memcpy(target, output, plan.output_bytes);
     call.sequence = ++comm.sequences[schedule.group];
     call.group = schedule.group;
+    comm.mine = call;
+    comm.alone = schedule.numbers == 1;
     comm.schedule = &schedule;
     comm.kernel = plan.kernel;
     comm.reason = 0;
     comm.gave_up = 0;
+    const uint32_t told = __atomic_load_n(&comm.own().abort, __ATOMIC_ACQUIRE);
+    if (told != 0) {  // by a rank that gave up, or abort(); this call might not wait, and so not look
+        comm.broken = true;
+        comm.end_waits(ACCL_ABORTED, told - 1);
+        comm.cause.mine = call;
+        return ACCL_FAILED;
+    }
     comm.publish(call);
     schedule.members[schedule.position].input = (void*)input;
     schedule.members[schedule.position].output = target;
     comm.launch = accl_launch{schedule.members.data(), schedule.reports.data(), &comm.gave_up, call.count, plan.slices,
-                              plan.slot_bytes, comm.timeout_ns, plan.streaming, plan.lengths};
+                              plan.slot_bytes, comm.timeout_ns, plan.streaming, plan.lengths,
+                              plan.tagged != 0 ? (made.tag + call.sequence * 0x9e3779b97f4a7c15ull) | 1 : 0};
     if (!comm.run_fibres()) return ACCL_NO_MEMORY;
     if (comm.reason != 0 || comm.gave_up != 0) {
         comm.broken = true;
@@ -746,7 +839,8 @@ static int run_locked(accl_comm& comm, const accl_plan_options& plan, const void
         return ACCL_FAILED;
     }
     if (target != output) copy_out((char*)output, target, plan.output_bytes, plan.streaming != 0);
-    __atomic_store_n(&comm.own().ended, 1, __ATOMIC_RELEASE);
+    Head& head = comm.own();
+    __atomic_store_n(&head.said[head.latest % remembered_calls].ended, 1, __ATOMIC_RELEASE);
     return ACCL_DONE;
 }
 
@@ -755,7 +849,7 @@ int accl_comm_run(accl_comm* comm, accl_plan* plan, const void* input, void* out
         if (wait == 0) return ACCL_BUSY;
         pthread_mutex_lock(&comm->lock);
     }
-    const int status = run_locked(*comm, plan->options, input, output);
+    const int status = run_locked(*comm, *plan, input, output);
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

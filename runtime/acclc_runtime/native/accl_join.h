@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-// What a rank is calling. All but ``sequence``'s place and ``output`` must be the same on all ranks of the group.
+// What a rank is calling. All but where its buffers lie must be the same on all ranks of the group.
 typedef struct {
     uint64_t sequence;  // calls on this group of ranks, from 1
     uint32_t group;
@@ -25,6 +25,7 @@ typedef struct {
     uint32_t in_place;  // 0, 1, or ACCL_EITHER: this rank has not both buffers
     uint64_t count;
     uint64_t output;  // where the output lies in the caller's segment; 0: nobody writes it
+    uint64_t input;   // the same of the input; 0: nobody reads it
 } accl_call;
 
 enum { ACCL_HEAD_BYTES = 4096, ACCL_WORDS_BYTES = 2048 };
@@ -44,7 +45,7 @@ enum {
     ACCL_DONE = 0,
     ACCL_FAILED = 1,       // see accl_comm_cause
     ACCL_BROKEN = 2,       // an earlier call failed, or the communicator is closed
-    ACCL_NO_STAGING = 3,   // the output is private and the staging memory is too small
+    ACCL_NO_STAGING = 3,   // a buffer is private and the staging memory is too small
     ACCL_BUSY = 4,         // another thread is in a call (only where it was asked not to wait)
     ACCL_NO_MEMORY = 5,
     ACCL_UNKNOWN = 6,      // no such call was prepared
@@ -76,19 +77,22 @@ typedef struct {
     const uint32_t* ranks;
     const uint64_t* counters_at;
     const uint64_t* scratch_at;
-    const uint32_t* entry_from;  // a counter of this rank: the position of who enters; not below ``members``: no entry
+    const uint32_t* writers;  // of each counter in this rank's memory: the position of who posts it
 } accl_schedule_options;
 
 typedef struct {
     accl_schedule* schedule;
     accl_thread_function kernel;
-    accl_call call;  // without sequence and output
+    accl_call call;  // without sequence and buffers
     uint64_t slices;
     uint64_t slot_bytes;
+    uint64_t input_bytes;
     uint64_t output_bytes;
     uint32_t streaming;
+    uint32_t shared_input;   // others read it
     uint32_t shared_output;  // others write it
     uint32_t holes;          // parts of the output are nobody's: keep what is there
+    uint32_t tagged;         // nobody waits for an entry: what arrives says what call it is of
     uint32_t spare;
     const uint64_t* lengths;  // where counts vary: kept by the caller as long as the plan
 } accl_plan_options;

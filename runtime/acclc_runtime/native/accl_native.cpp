@@ -342,7 +342,7 @@ void accl_pool::prepare(const accl_options& wanted, accl_thread_function entry, 
     launch = what;
     count = options.blocks * options.block_threads;
     const bool fibres = options.mode == ACCL_MODE_FIBRES;
-    host = accl_host{fibres ? wait_fibre : wait_thread, fibres ? vote_fibre : vote_thread, record, nullptr, nullptr};
+    host = accl_host{fibres ? wait_fibre : wait_thread, fibres ? vote_fibre : vote_thread, record, nullptr, nullptr, nullptr};
     spins = count <= usable_cores();
     while (barriers.size() < options.blocks) barriers.push_back(std::make_unique<Barrier>());
     while (runners.size() < count) runners.push_back(std::make_unique<Runner>());

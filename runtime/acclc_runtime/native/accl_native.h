@@ -43,6 +43,7 @@ typedef struct {
     uint64_t timeout_ns;
     uint64_t streaming;  // not 0: stores may go past the caches
     const uint64_t* lengths;  // where counts vary: of each shard, and where units begin
+    uint64_t tag;        // not 0: what this call is, where ranks are processes
 } accl_launch;
 
 typedef struct {
@@ -51,6 +52,7 @@ typedef struct {
     void (*trace)(void* runner, uint32_t end, int32_t step, int32_t transfer, uint64_t slice, uint64_t bytes);
     uint32_t (*entered)(void* runner, uint32_t slot);  // null: ranks are no processes
     void (*posted)(void* runner, uint32_t home);
+    uint32_t (*differs)(void* runner, uint32_t slot);
 } accl_host;
 
 // A kernel's entry: thread ``thread`` of block-and-channel ``number``.

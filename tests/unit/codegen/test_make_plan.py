@@ -52,10 +52,11 @@ def test_a_block_becomes_statements() -> None:
         "put_final",
         step=1,
         part="p0",
-        places=(PlanPlace("out", 0, 0), PlanPlace("in", 0, 0), PlanPlace("slot", 0, 0)),
+        places=(PlanPlace("in", 0, 0), PlanPlace("slot", 0, 0)),
+        targets=(PlanPlace("out", 0, 0),),
     )
     assert send.body[1] == PlanStatement("await", counter="credit_0_1", index=1, lag=2, step=0, transfer=0)
-    assert send.body[2].places == (PlanPlace("slot", 1, 0), PlanPlace("in", 0, 0))
+    assert (send.body[2].targets, send.body[2].places) == ((PlanPlace("slot", 1, 0),), (PlanPlace("in", 0, 0),))
 
 
 def test_outputs_that_a_rank_sends_on_are_kept() -> None:
@@ -64,11 +65,11 @@ def test_outputs_that_a_rank_sends_on_are_kept() -> None:
     sends_on = put(extent(Buffer.SCRATCH, 0, ZERO, half), 1, extent(Buffer.OUTPUT, 0, ZERO, half), transfer=0)
     send = replace(kernel.blocks[1], body=(*kernel.blocks[1].body, sends_on))
     plan = make_plan(replace(kernel, blocks=(kernel.blocks[0], send, *kernel.blocks[2:])))
-    targets = [s.places[0] for s in plan.blocks[0].body if s.kind == "put_final"]
+    targets = [s.targets[0] for s in plan.blocks[0].body if s.kind == "put_final"]
     assert targets == [PlanPlace("kept", 0, 0), PlanPlace("out", 0, 0)]
-    others = [s.places[0] for s in plan.blocks[2].body if s.kind == "put_final"]
+    others = [s.targets[0] for s in plan.blocks[2].body if s.kind == "put_final"]
     assert others == [PlanPlace("out", 1, 0), PlanPlace("out", 1, 0)]
-    assert plan.blocks[1].body[-1].places[1] == PlanPlace("out", 0, 0)
+    assert plan.blocks[1].body[-1].places[0] == PlanPlace("out", 0, 0)
 
 
 def body(kernel: KernelProgram, *instructions: Instruction, entry: tuple[Instruction, ...] = ()) -> KernelProgram:

@@ -102,7 +102,7 @@ def test_options_reach_the_analysis() -> None:
 def test_an_artefact_of_another_version_is_refused(artefact: acclc.Artefact, tmp_path: Path) -> None:
     folder = artefact.save(tmp_path / "both")
     path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 99', 1))
+    path.write_text(path.read_text().replace('"version": 2', '"version": 99', 1))
     with pytest.raises(DamagedFileError, match="version 99"):
         load_artefact(folder)
 

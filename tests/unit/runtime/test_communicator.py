@@ -348,7 +348,7 @@ def test_what_is_no_artefact(tmp_path: Path) -> None:
     with pytest.raises(rt.DamagedFileError, match="not a file of format 'acclc-manifest'"):
         rt.load(tmp_path)
     (tmp_path / "manifest.json").write_bytes(b'{"format": "acclc-manifest", "version": 99, "value": 1}')
-    with pytest.raises(rt.DamagedFileError, match="has version 99; this acclc reads version 1"):
+    with pytest.raises(rt.DamagedFileError, match="has version 99; this acclc reads version 2"):
         rt.load(tmp_path)
     (tmp_path / "manifest.json").write_bytes(b"\xff\xfe")
     with pytest.raises(rt.DamagedFileError, match="not valid JSON"):

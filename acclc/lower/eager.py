@@ -1,0 +1,161 @@
+"""Eager, for small messages: one round through slots that nobody has to open, so that no rank waits twice.
+
+Each rank writes its pieces into the receivers' slots, then takes what arrived in its own: one wait, and one scheduling
+where ranks share cores. What tells a sender that a slot is free again comes from earlier slices, of earlier calls as a
+rule: the receiver's own arrival, where it sends back over a slot as deep; else a credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from acclc.ir.kernel_program import (
+    Counter,
+    CounterKind,
+    Instruction,
+    InstructionKind,
+    KernelBlock,
+    KernelProgram,
+    KernelRank,
+    Realisation,
+)
+from acclc.ir.problem import Problem
+from acclc.ir.program import Operation, OperationKind, Program
+from acclc.ir.schedule import Schedule
+
+EAGER_DEPTH = 2
+"""Slices a slot holds. Two let a rank begin a call while the slowest still reads what arrived in the one before."""
+
+Edge = tuple[int, int]
+"""(src, dst)."""
+
+
+def can_be_eager(schedule: Schedule) -> bool:
+    """Whether everything moves in one round."""
+    return schedule.steps == 1
+
+
+def lower_eager(problem: Problem, program: Program) -> KernelProgram:
+    """Return the eager realisation of a Program of one step whose transfers all land in slots.
+
+    A receiver that sends back needs no credit: its post of slice g comes after its reads of slice g - 1, in the order
+    of its one block, and the sender awaits it before its own slice g + 1, which with two slices a slot is the first to
+    write there again.
+    """
+    counters = _Counters.of(program)
+    return KernelProgram(
+        name=program.name,
+        in_place=program.in_place,
+        positions=program.positions,
+        contributors=program.contributors,
+        slot_depth=EAGER_DEPTH,
+        channels=problem.goal.channels,
+        ranks=tuple(KernelRank(r.rank, r.input_units, r.output_units, r.slots) for r in program.ranks),
+        blocks=tuple(_Block(program, n, counters).build() for n in range(len(program.ranks))),
+        counters=tuple(counters.table),
+        realisation=Realisation.EAGER,
+    )
+
+
+def _operations(program: Program, n: int, kind: OperationKind) -> list[Operation]:
+    return [o for b in program.ranks[n].blocks for o in b.operations if o.kind is kind]
+
+
+@dataclass
+class _Counters:
+    table: list[Counter] = field(default_factory=list)
+    arrival: dict[Edge, int] = field(default_factory=dict)
+    credit: dict[Edge, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(program: Program) -> _Counters:
+        made = _Counters()
+        edges = dict.fromkeys(
+            (r.rank, o.peer) for n, r in enumerate(program.ranks) for o in _operations(program, n, OperationKind.SEND)
+        )
+        for src, dst in edges:
+            made.arrival[(src, dst)] = made._add(CounterKind.ARRIVAL, dst, src, src, dst)
+            if (dst, src) not in edges:
+                made.credit[(src, dst)] = made._add(CounterKind.CREDIT, src, dst, src, dst)
+        return made
+
+    def _add(self, kind: CounterKind, home: int, writer: int, src: int, dst: int) -> int:
+        self.table.append(Counter(len(self.table), kind, home, writer, 0, 1, src, dst))
+        return len(self.table) - 1
+
+
+class _Block:
+    """Builds the one block of a rank: all its puts, then what it waits for."""
+
+    def __init__(self, program: Program, n: int, counters: _Counters) -> None:
+        self.program, self.n, self.counters = program, n, counters
+        self.rank = program.ranks[n].rank
+        self.position = {r.rank: p for p, r in enumerate(program.ranks)}
+        self.landing = {
+            (r.rank, o.transfer): o.target
+            for p, r in enumerate(program.ranks)
+            for o in _operations(program, p, OperationKind.RECEIVE)
+        }
+        self.receives = {o.id: o for o in _operations(program, n, OperationKind.RECEIVE)}
+        self.awaited: set[int] = set()
+        self.body: list[Instruction] = []
+
+    def build(self) -> KernelBlock:
+        sends = _operations(self.program, self.n, OperationKind.SEND)
+        for peer in self._in_turn({o.peer for o in sends}):
+            self._send(peer, [o for o in sends if o.peer == peer])
+        computes = _operations(self.program, self.n, OperationKind.COMPUTE)
+        computes.sort(key=lambda o: bool(self._arrivals(o)))  # own data first: the others' are on their way
+        readers = {r.peer: n for n, o in enumerate(computes) for r in self._arrivals(o)}
+        for number, operation in enumerate(computes):
+            for receive in self._arrivals(operation):
+                self._await_arrival(receive)
+            self._put(operation, self.rank)
+            for peer in [p for p, last in readers.items() if last == number]:
+                self._post(self.counters.credit.get((peer, self.rank)), operation)
+        for receive in self.receives.values():
+            self._await_arrival(receive)
+        return KernelBlock(self.rank, 0, -1, (), tuple(self.body))
+
+    def _in_turn(self, peers: Iterable[int]) -> list[int]:
+        """Each rank begins with another peer."""
+        size, own = len(self.position), self.position[self.rank]
+        return sorted(peers, key=lambda peer: (self.position[peer] - own) % size)
+
+    def _arrivals(self, operation: Operation) -> list[Operation]:
+        return [self.receives[a] for a in operation.after if a in self.receives]
+
+    def _send(self, peer: int, sends: list[Operation]) -> None:
+        credit = self.counters.credit.get((self.rank, peer))
+        if credit is not None:
+            self._await(credit, sends[0], lag=EAGER_DEPTH)
+        for operation in sends:
+            self._put(operation, peer)
+        self._post(self.counters.arrival[(self.rank, peer)], sends[-1])
+
+    def _await_arrival(self, receive: Operation) -> None:
+        self._await(self.counters.arrival[(receive.peer, self.rank)], receive)
+
+    def _await(self, counter: int, why: Operation, lag: int = 0) -> None:
+        if counter not in self.awaited:
+            self.awaited.add(counter)
+            self.body.append(Instruction(InstructionKind.AWAIT, why.step, why.transfer, counter, 1, lag))
+
+    def _put(self, o: Operation, target_rank: int) -> None:
+        target = o.target if target_rank == self.rank else self.landing[(target_rank, o.transfer)]
+        self.body.append(
+            Instruction(
+                InstructionKind.PUT,
+                o.step,
+                o.transfer,
+                sources=o.sources,
+                target=target,
+                target_rank=target_rank,
+                final=o.final,
+            )
+        )
+
+    def _post(self, counter: int | None, why: Operation) -> None:
+        if counter is not None:
+            self.body.append(Instruction(InstructionKind.POST, why.step, why.transfer, counter, 1))
