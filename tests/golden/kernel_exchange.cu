@@ -7,7 +7,11 @@
 namespace accl {
 
 // Positions of the ranks in the group: 0 1. Places and counters name positions.
-enum : u32 { channels = 1, depth = 2, contributors = 2 };
+// Copies of every block, each with its share of every part, counters and slots. A build may ask for more of them.
+#ifndef ACCL_CHANNELS
+#define ACCL_CHANNELS 1
+#endif
+enum : u32 { channels = ACCL_CHANNELS, depth = 2, contributors = 2 };
 enum : bool { carried = false };
 static_assert(!Operator::finishes || contributors != 0, "reductions of different sizes have no one divisor for avg");
 
