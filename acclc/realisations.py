@@ -119,10 +119,15 @@ def _eager(problem: Problem, schedule: Schedule) -> Iterator[Realised]:
 
 
 def _direct(problem: Problem, schedules: Sequence[Schedule]) -> list[Realised]:
-    """The best for large sizes by the links, then by accesses to memory; none if that cannot be direct."""
+    """The best for large sizes by the links, then by accesses to memory; none if that cannot be direct.
+
+    A pipeline is none: its levels are at work at the same time only because it is cut into slices, and direct has one.
+    """
     slopes = [step_time(problem, s)[1] for s in schedules]
     owned = [s for s in (owned_schedule(problem, s) for s in schedules) if s is not None]
-    fast = [s for s in (*schedules, *owned) if s.transfers and step_time(problem, s)[1] <= min(slopes)]
+    fast = [
+        s for s in (*schedules, *owned) if s.transfers and not s.pipelined and step_time(problem, s)[1] <= min(slopes)
+    ]
     found = [(s, k) for s in fast if (k := lower_direct(problem, s)) is not None]
     best = sorted(found, key=lambda made: accesses(made[1]))[:1]
     return [Realised(s, lower_program(problem, s), k, None) for s, k in best]

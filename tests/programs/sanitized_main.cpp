@@ -48,7 +48,7 @@ int main(int, char** arguments) {
         uint32_t abort_word = 0;
         const uint64_t slices = count / 600 + 1;
         const accl_launch launch = {members, reports.data(), &abort_word, count, slices, slot_items * sizeof(Item),
-                                    (uint64_t)60 * 1000 * 1000 * 1000, 0, 0};
+                                    (uint64_t)60 * 1000 * 1000 * 1000, 0, 0, 0};
         const accl_options options = {mode, BLOCKS, threads, 0, 0, 0, 0, 0};
         const int status = accl_pool_run(pool, &options, ONE_THREAD && threads == 1 ? user_thread : accl_thread, &launch);
         if (status != 0) {

@@ -22,7 +22,7 @@ all_to_all on ring(6) as sizes { goal size 16 KiB .. 64 KiB, chunks up to 2 }
 def artefact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = compile_text(TEXT, "timed")
     strategies = {v.schedule.strategy for c in made.collectives for v in c.variants}
-    assert {"trees", "timed"} <= strategies
+    assert {"mixed", "timed"} <= strategies
     return made.save(tmp_path_factory.mktemp("timed") / "timed")
 
 
