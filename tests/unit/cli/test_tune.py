@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 @pytest.fixture(scope="module")
 def two_variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    text = "all_reduce on full(3)\nall_gather on ring(3) { goal latency }"
+    text = "all_reduce on full(3)\nbroadcast on line(4) { root g[0], goal bandwidth }"
     return compile_text(text, "tuned").save(tmp_path_factory.mktemp("tune") / "tuned")
 
 
@@ -45,10 +45,10 @@ def test_a_dry_run_leaves_the_artefact(acclc: Invoke, two_variants: Path) -> Non
     assert not (two_variants / "tuning.json").exists()
 
 
-def test_mistakes_are_said(acclc: Invoke, two_variants: Path, compiled: Path, tmp_path: Path) -> None:
+def test_mistakes_are_said(acclc: Invoke, two_variants: Path, tmp_path: Path) -> None:
     assert acclc("tune", two_variants, "--min", "1M", "--max", 8).code == 2
     done = acclc("tune", two_variants, "--only", "nothing")
     assert (done.code, "no collective 'nothing'" in done.err) == (1, True)
     assert acclc("tune", tmp_path / "none").code == 1
-    done = acclc("tune", compiled)
+    done = acclc("tune", two_variants, "--only", "broadcast")
     assert (done.code, "nothing to tune" in done.err) == (1, True)

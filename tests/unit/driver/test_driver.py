@@ -137,5 +137,6 @@ def test_a_file_without_emit_narrows_nothing(tmp_path: Path) -> None:
 def test_a_range_of_sizes_keeps_what_is_best_within_it(sizes: str, kept: list[int]) -> None:
     (collective,) = acclc.compile_text(f"all_reduce on ring(5) {{ goal size {sizes} }}").collectives
     assert list(dict.fromkeys(v.schedule.steps for v in collective.variants)) == kept
-    assert collective.variants[0].min_bytes == 0
-    assert collective.variants[-1].max_bytes is None
+    chosen = [v for v in collective.variants if v.min_bytes is not None]
+    assert min(v.min_bytes for v in chosen if v.min_bytes is not None) == 0
+    assert any(v.max_bytes is None for v in chosen)
