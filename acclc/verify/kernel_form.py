@@ -125,7 +125,8 @@ def _check_instructions(problem: Problem, kernel: KernelProgram, block: KernelBl
             where = instruction_name(problem, block, position, entry)
             if o.kind is InstructionKind.PUT:
                 _check_put(kernel, block, o, where, sizes, entry, found)
-                for place in (*o.reads(block.rank), *o.writes(block.rank)):
+                formed = o.target is not None and len(o.origins) in (0, len(o.sources))
+                for place in (*o.reads(block.rank), *o.writes(block.rank)) if formed else ():
                     check_counts(problem, "kernel", where, place.rank, (place.extent,), lies, found)
             elif not 0 <= o.counter < len(kernel.counters):
                 found.error("kernel.form", where, f"counter {o.counter} does not exist")

@@ -25,7 +25,7 @@ ELSEWHERE: dict[str, str] = {
     "file-too-large": "unit/syntax/test_syntax_parser.py",
     "unreadable-file": "unit/syntax/test_syntax_parser.py",
     "unknown-setting": "unit/sema",
-    "bad-degrade": "unit/cli/test_repair.py",
+    "bad-degrade": "unit/cli/test_repair_command.py",
 }
 
 _HEAD = re.compile(r"^(?:error|warning)\[([a-z0-9-]+)\]: ", re.MULTILINE)
