@@ -12,7 +12,8 @@ from acclc.cli.failures import FAULT, OK
 from acclc.cli.sizes import SIZE
 
 if TYPE_CHECKING:
-    from acclc_runtime.bench import BenchRow
+    from acclc_runtime.bench import BenchRow, Case
+    from acclc_runtime.manifest import Manifest
 
 
 @click.command("bench")
@@ -96,13 +97,11 @@ def _bench(
     loaded = load_artefact(artefact)
     wanted = cases(loaded.manifest(), _sizes(begin, end, factor or 2, step), dtype, op, only, root)
     collectives = {c.name: c for c in loaded.collectives}
+    peers = [_peer(text, wanted, loaded.manifest(), iterations) for text in vs]
     rows: list[BenchRow] = []
-    peers: list[tuple[str, list[float | None]]] = []
     bounds: list[float] = []
     previous = None
     for number, row in enumerate(bench(artefact, transport, wanted, Effort(iterations, warm_up, bool(check)))):
-        if not rows:
-            peers = [_peer(text, rows_of=wanted, loaded=loaded, iterations=iterations) for text in vs]
         rows.append(row)
         collective = collectives[row.case.collective]
         bounds.append(float(bound_seconds(collective.problem, collective.proof.bound, row.case.size)))
@@ -144,7 +143,7 @@ def _title(row: BenchRow, transport: str) -> str:
     return f"acclc bench: {row.case.collective}{variant} ({row.kind}), {row.ranks} ranks, {transport}"
 
 
-def _peer(text: str, rows_of: Any, loaded: Any, iterations: int) -> tuple[str, list[float | None]]:
+def _peer(text: str, wanted: list[Case], manifest: Manifest, iterations: int) -> tuple[str, list[float | None]]:
     """Time a peer at the same sizes; None for what it does not have, as for ranks that are a part of the machine."""
     from acclc_runtime.dtypes import named
     from acclc_runtime.peers.mpi import Mpi
@@ -152,19 +151,19 @@ def _peer(text: str, rows_of: Any, loaded: Any, iterations: int) -> tuple[str, l
     name, _, where = text.partition("=")
     if name != "mpi":
         raise click.BadParameter(f"no peer {name!r}; there is: mpi", param_hint="--vs")
-    kinds = {c.name: c for c in loaded.manifest().collectives}
+    kinds = {c.name: c for c in manifest.collectives}
     seconds: dict[int, float | None] = {}
     version = name
-    for ranks in dict.fromkeys(len(kinds[case.collective].ranks) for case in rows_of):
-        mine = [n for n, case in enumerate(rows_of) if len(kinds[case.collective].ranks) == ranks]
+    for ranks in dict.fromkeys(len(kinds[case.collective].ranks) for case in wanted):
+        mine = [n for n, case in enumerate(wanted) if len(kinds[case.collective].ranks) == ranks]
         cells: list[Any] = [
             (kinds[c.collective].collective, c.size, iterations, named(c.dtype).storage.str, c.op)
-            for c in (rows_of[n] for n in mine)
+            for c in (wanted[n] for n in mine)
         ]
         version, found = Mpi.of(where).seconds(ranks, cells)
         seconds |= dict(zip(mine, found, strict=True))
     click.echo(f"# {name}: {version}", err=True)
-    return name, [seconds[n] for n in range(len(rows_of))]
+    return name, [seconds[n] for n in range(len(wanted))]
 
 
 def _to_dict(

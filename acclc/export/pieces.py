@@ -9,8 +9,20 @@ from functools import cached_property
 from itertools import pairwise
 from math import lcm
 
-from acclc.ir.problem import Problem, Rank
+from acclc.ir.problem import Collective, Problem, Rank
 from acclc.ir.schedule import ChunkId, Schedule
+
+NAMES = {
+    Collective.ALL_GATHER: "allgather",
+    Collective.REDUCE_SCATTER: "reducescatter",
+    Collective.ALL_REDUCE: "allreduce",
+    Collective.BROADCAST: "broadcast",
+    Collective.REDUCE: "reduce",
+    Collective.GATHER: "gather",
+    Collective.SCATTER: "scatter",
+    Collective.ALL_TO_ALL: "alltoall",
+}
+"""Collectives as MSCCL and MSCCL++ call them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from acclc.ir.kernel_program import (
 from acclc.ir.problem import InPlace, Problem, Rank
 from acclc.ir.schedule import OWN, ChunkId, Output, Schedule, Transfer, TransferId
 from acclc.lower.placement import Placement
-from acclc.lower.program import completes, in_place_of
+from acclc.lower.program import completes, contributors_of, in_place_of, positions_of
 
 Work = tuple[Rank, ChunkId, tuple[TransferId, ...]]
 """A reduction (or copy) at a rank: of which operands."""
@@ -47,8 +47,8 @@ def lower_direct(problem: Problem, schedule: Schedule) -> KernelProgram | None:
     return KernelProgram(
         name=problem.name,
         in_place=in_place_of(problem).value,
-        positions=tuple(d.group.index(r) for r in group for d in problem.demands if r in d.group),
-        contributors=_contributors(problem),
+        positions=positions_of(problem),
+        contributors=contributors_of(problem),
         slot_depth=1,
         channels=problem.goal.channels,
         ranks=tuple(KernelRank(r, problem.input_units(r), problem.output_units(r), 0) for r in group),
@@ -56,11 +56,6 @@ def lower_direct(problem: Problem, schedule: Schedule) -> KernelProgram | None:
         counters=tuple(counters.table),
         realisation=Realisation.DIRECT,
     )
-
-
-def _contributors(problem: Problem) -> int:
-    counts = {len(s.inputs) for s in problem.shards if s.reduced} or {1}
-    return counts.pop() if len(counts) == 1 else 0
 
 
 @dataclass

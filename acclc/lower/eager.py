@@ -17,12 +17,12 @@ from acclc.ir.kernel_program import (
     InstructionKind,
     KernelBlock,
     KernelProgram,
-    KernelRank,
     Realisation,
 )
 from acclc.ir.problem import Problem
 from acclc.ir.program import Operation, OperationKind, Program
 from acclc.ir.schedule import Schedule
+from acclc.lower.kernel import kernel_of
 
 EAGER_DEPTH = 2
 """Slices a slot holds. Two let a rank begin a call while the slowest still reads what arrived in the one before."""
@@ -44,18 +44,8 @@ def lower_eager(problem: Problem, program: Program) -> KernelProgram:
     write there again.
     """
     counters = _Counters.of(program)
-    return KernelProgram(
-        name=program.name,
-        in_place=program.in_place,
-        positions=program.positions,
-        contributors=program.contributors,
-        slot_depth=EAGER_DEPTH,
-        channels=problem.goal.channels,
-        ranks=tuple(KernelRank(r.rank, r.input_units, r.output_units, r.slots) for r in program.ranks),
-        blocks=tuple(_Block(program, n, counters).build() for n in range(len(program.ranks))),
-        counters=tuple(counters.table),
-        realisation=Realisation.EAGER,
-    )
+    blocks = tuple(_Block(program, n, counters).build() for n in range(len(program.ranks)))
+    return kernel_of(problem, program, EAGER_DEPTH, blocks, counters.table, Realisation.EAGER)
 
 
 def _operations(program: Program, n: int, kind: OperationKind) -> list[Operation]:

@@ -7,6 +7,7 @@ everything that is sent to the rank has arrived.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from acclc.ir.kernel_program import (
@@ -17,6 +18,7 @@ from acclc.ir.kernel_program import (
     KernelBlock,
     KernelProgram,
     KernelRank,
+    Realisation,
 )
 from acclc.ir.problem import Problem
 from acclc.ir.program import Buffer, Extent, Operation, OperationKind, Program, RankProgram
@@ -42,6 +44,18 @@ def lower_kernel(problem: Problem, program: Program, slot_depth: int = SLOT_DEPT
     blocks = tuple(
         _block(ranks, counters, view, index, slot_depth) for view in ranks.values() for index in range(view.size)
     )
+    return kernel_of(problem, program, slot_depth, blocks, counters.table)
+
+
+def kernel_of(
+    problem: Problem,
+    program: Program,
+    slot_depth: int,
+    blocks: tuple[KernelBlock, ...],
+    counters: Sequence[Counter],
+    realisation: Realisation = Realisation.PUT,
+) -> KernelProgram:
+    """Return a realisation of a Program, with its memory, from what its blocks do."""
     return KernelProgram(
         name=program.name,
         in_place=program.in_place,
@@ -51,7 +65,8 @@ def lower_kernel(problem: Problem, program: Program, slot_depth: int = SLOT_DEPT
         channels=problem.goal.channels,
         ranks=tuple(KernelRank(r.rank, r.input_units, r.output_units, r.slots) for r in program.ranks),
         blocks=blocks,
-        counters=tuple(counters.table),
+        counters=tuple(counters),
+        realisation=realisation,
     )
 
 

@@ -25,15 +25,24 @@ def lower_program(problem: Problem, schedule: Schedule, all_in_slots: bool = Fal
     channels = _edge_channels(schedule)
     group = problem.group
     builders = {rank: _RankBuilder(problem, schedule, placement, channels, rank) for rank in group}
-    contributors = {len(s.inputs) for s in problem.shards if s.reduced} or {1}
     return Program(
         name=problem.name,
         in_place=in_place_of(problem).value,
-        positions=tuple(d.group.index(r) for r in group for d in problem.demands if r in d.group),
-        # avg over sets of different sizes has no one divisor: 0 makes the runtime refuse avg
-        contributors=contributors.pop() if len(contributors) == 1 else 0,
+        positions=positions_of(problem),
+        contributors=contributors_of(problem),
         ranks=tuple(builders[rank].build() for rank in group),
     )
+
+
+def positions_of(problem: Problem) -> tuple[int, ...]:
+    """Each rank's position in its demand's group, in the order of the problem's group."""
+    return tuple(d.group.index(r) for r in problem.group for d in problem.demands if r in d.group)
+
+
+def contributors_of(problem: Problem) -> int:
+    """By how many contributions avg divides; 0, which makes the runtime refuse avg, where sets differ in size."""
+    counts = {len(s.inputs) for s in problem.shards if s.reduced} or {1}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def in_place_of(problem: Problem) -> InPlace:

@@ -17,6 +17,11 @@ def chunk_cap(problem: Problem) -> int:
     return problem.goal.chunks if problem.goal.chunks is not None else CHUNKS
 
 
+def chunks_at_most(problem: Problem, most: int) -> int:
+    """Most chunks a shard of a solver that makes ``most`` by itself: the user's limit, if that is less."""
+    return most if problem.goal.chunks is None else min(most, problem.goal.chunks)
+
+
 def hard(problem: Problem) -> bool:
     """Whether the user set limits that a schedule may miss."""
     goal = problem.goal

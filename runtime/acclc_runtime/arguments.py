@@ -17,6 +17,7 @@ from acclc_runtime.buffers import HOST, UserBuffer, adapt
 from acclc_runtime.dtypes import DType
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.manifest import Manifest, ManifestCollective
+from acclc_runtime.selection import format_bytes
 
 IN_PLACE_WORDS = {
     "same": "the input and the output must be the same buffer",
@@ -38,6 +39,12 @@ class CheckedCall:
     inputs: tuple[UserBuffer | None, ...]
     outputs: tuple[UserBuffer | None, ...]
     results: list[Any]
+
+    def words(self, nbytes: int) -> str:
+        """Say what is called, of S = ``nbytes``: ``4 KiB of f32 sum, in place``."""
+        operator = f" {self.op}" if self.op else ""
+        place = "in place" if self.in_place else "out of place"
+        return f"{format_bytes(nbytes)} of {self.dtype.name}{operator}, {place}"
 
     def byte_arrays(self) -> tuple[list[Any], list[Any]]:
         """Return the inputs and the outputs as one array of bytes a rank; empty ones for ranks without."""

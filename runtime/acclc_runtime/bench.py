@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from acclc_runtime.dtypes import DType, named, of_numpy
+from acclc_runtime.call_buffers import buffers_of, copy_in
+from acclc_runtime.dtypes import named, of_numpy
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.loader import load
 from acclc_runtime.manifest import Manifest, ManifestCollective
@@ -23,8 +24,6 @@ from acclc_runtime.reference import check, random_inputs
 from acclc_runtime.selection import of_name, size_bytes, units_of_size
 
 SEED = 1
-UNTIMED = ("all_to_all_v",)
-"""What has no one size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def cases(
     chosen = [of_name(manifest, name)] if name else list(manifest.collectives)
     found = []
     for collective in chosen:
-        if collective.collective in UNTIMED or (root is not None and collective.root not in (None, root)):
+        if collective.varying or (root is not None and collective.root not in (None, root)):
             continue
         if collective.reduces and not kind.reducible:
             if name:
@@ -199,10 +198,12 @@ def _run_rank(comm: Any, wanted: list[Case], effort: Effort) -> list[Spans | Non
             def call(x: Any = x, out: Any = out, case: Case = case) -> None:
                 comm.collective(case.collective, x, out, case.op, variant=case.variant or None, dtype=case.named_dtype)
 
-            seconds = _timed(call, effort)
+            seconds = timed(call, effort.iterations, effort.warm_up)
             wrong = None
             if inputs is not None:
-                _fill(x, inputs[n])
+                own = inputs[n]
+                if own is not None:
+                    copy_in(x, own)
                 call()
                 outs = [out if i == n else None for i in range(len(collective.ranks))]
                 wrong = check(collective, inputs, outs, case.count, case.dtype, case.op, limit=0, only=n).wrong
@@ -231,11 +232,12 @@ def _run_group(group: Any, collective: ManifestCollective, case: Case, effort: E
         def call(xs: list[Any] = xs, outs: list[Any] = outs) -> None:
             group.collective(case.collective, xs, outs, case.op, variant=case.variant or None, dtype=case.named_dtype)
 
-        seconds = _timed(call, effort)
+        seconds = timed(call, effort.iterations, effort.warm_up)
         wrong = None
         if effort.check:
             for x, values in zip(xs, inputs, strict=True):
-                _fill(x, values)
+                if values is not None:
+                    copy_in(x, values)
             call()
             host = [out.get() if on_cuda and out is not None else out for out in outs]
             wrong = check(collective, inputs, host, case.count, case.dtype, case.op, limit=0).wrong
@@ -247,40 +249,20 @@ def _run_group(group: Any, collective: ManifestCollective, case: Case, effort: E
 def _buffers(
     collective: ManifestCollective, case: Case, n: int, in_place: bool, make: Callable[[int, Any], Any]
 ) -> tuple[Any, Any]:
-    """Return a rank's input and output, of zeros; None where it has none. In place one lies in the other."""
-    kind: DType = named(case.dtype)
-    units_in, units_out = collective.input_units[n] * case.count, collective.output_units[n] * case.count
-    first = collective.positions[n] * case.count
-    way = collective.in_place if in_place and units_in and units_out else "none"
-    x = make(units_in, kind.storage) if units_in and way in ("none", "output_in_input") else None
-    out = make(units_out, kind.storage) if units_out and way != "output_in_input" else None
-    if way == "same":
-        x = out
-    elif way == "input_in_output":
-        assert out is not None
-        x = out[first : first + units_in]
-    elif way == "output_in_input":
-        assert x is not None
-        out = x[first : first + units_out]
+    """Return a rank's input and output, of zeros; None where it has none."""
+    storage = named(case.dtype).storage
+    x, out = buffers_of(collective, n, case.count, in_place, lambda length: make(length, storage))
     for array in (x, out):
         if array is not None:
             array.fill(0)
     return x, out
 
 
-def _fill(target: Any, values: Any) -> None:
-    if target is None or values is None:
-        return
-    if isinstance(target, np.ndarray):
-        target[:] = values
-    else:
-        target.set(values)
-
-
-def _timed(call: Callable[[], None], effort: Effort) -> float:
-    for _ in range(1 + effort.warm_up):  # the first builds the kernel
+def timed(call: Callable[[], None], iterations: int, warm_up: int) -> float:
+    """Return the seconds a call; one that builds the kernel, and ``warm_up`` more, come before."""
+    for _ in range(1 + warm_up):
         call()
     begin = time.perf_counter()
-    for _ in range(effort.iterations):
+    for _ in range(iterations):
         call()
-    return (time.perf_counter() - begin) / effort.iterations
+    return (time.perf_counter() - begin) / iterations

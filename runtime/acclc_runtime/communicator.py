@@ -14,8 +14,8 @@ from acclc_runtime.counts import lengths_told
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
-from acclc_runtime.selection import by_name, format_bytes, of_kind, of_name, size_bytes
-from acclc_runtime.settings import debug_enabled, say, timeout_seconds
+from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.settings import debug_enabled, say, say_once, timeout_seconds
 from acclc_runtime.tuning import Choices
 from acclc_runtime.varying import check_varying_call
 
@@ -257,10 +257,7 @@ class LocalGroup:
                 self._manifest, collective, inputs, outputs, lengths, op, dtype, on_cuda, devices
             )
             nbytes = lengths.size * checked.dtype.item_bytes
-        if variant_name is None:
-            variant, reason = self._choices.choose(collective, nbytes)
-        else:
-            variant, reason = by_name(collective, variant_name), "the call names it"
+        variant, reason = self._choices.take(collective, variant_name, nbytes)
         if self._debug:
             self._say_once(collective, variant, reason, checked, nbytes)
         if checked.count == 0:
@@ -287,12 +284,5 @@ class LocalGroup:
     def _say_once(
         self, collective: ManifestCollective, variant: ManifestVariant, reason: str, checked: CheckedCall, nbytes: int
     ) -> None:
-        operator = f" {checked.op}" if checked.op else ""
-        place = "in place" if checked.in_place else "out of place"
-        line = (
-            f"{collective.name}: {format_bytes(nbytes)} of {checked.dtype.name}{operator}, {place}: "
-            f"variant {variant.id} on the {self._backend.name} backend: {reason}"
-        )
-        if line not in self._said:
-            self._said.add(line)
-            say(line)
+        where = f"variant {variant.id} on the {self._backend.name} backend: {reason}"
+        say_once(self._said, f"{collective.name}: {checked.words(nbytes)}: {where}")

@@ -6,7 +6,6 @@ import importlib
 import math
 import os
 import platform
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from acclc_runtime.bench import timed
+from acclc_runtime.call_buffers import buffers_of
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.loader import load
 from acclc_runtime.manifest import Manifest, ManifestCollective
@@ -110,7 +111,7 @@ def _cells(manifest: Manifest, sizes: Sequence[int], only: str | None) -> list[C
 
 
 def _is_uneven(collective: ManifestCollective) -> bool:
-    return collective.collective in ("custom", "together", "all_to_all_v")
+    return collective.varying or collective.collective in ("custom", "together")
 
 
 def _one_round(artefact: Path, manifest: Manifest, transport: str, cells: list[Cell]) -> list[float]:
@@ -138,8 +139,7 @@ def _time_rank(comm: Any, cells: list[Cell]) -> list[float]:
 
 def _time_call(comm: Any, collective: ManifestCollective, cell: Cell, make: Callable[..., Any]) -> float:
     count, n = _count(collective, cell.size), collective.ranks.index(comm.rank)
-    given = make(collective.input_units[n] * count, np.float32) if collective.input_units[n] else None
-    out = make(collective.output_units[n] * count, np.float32) if collective.output_units[n] else None
+    given, out = buffers_of(collective, n, count, False, lambda length: make(length, np.float32))
     if given is None and out is None:
         given = make(count, np.float32)  # tells the size where others' data only pass through
     for array in (given, out):
@@ -149,27 +149,23 @@ def _time_call(comm: Any, collective: ManifestCollective, cell: Cell, make: Call
     def call() -> None:
         comm.collective(cell.collective, given, out, variant=cell.variant)
 
-    return _timed(call, _calls(cell, len(collective.ranks)))
+    return _timed(call, cell, collective)
 
 
 def _time_group(group: Any, collective: ManifestCollective, cell: Cell) -> float:
     count = _count(collective, cell.size)
     library: Any = importlib.import_module("cupy") if group.backend == "cuda" else np
-    xs = [library.ones(units * count, np.float32) if units else None for units in collective.input_units]
-    outs = [library.ones(units * count, np.float32) if units else None for units in collective.output_units]
-    return _timed(
-        lambda: group.collective(cell.collective, xs, outs, variant=cell.variant),
-        _calls(cell, len(collective.ranks)),
-    )
+    pairs = [
+        buffers_of(collective, n, count, False, lambda length: library.ones(length, np.float32))
+        for n in range(len(collective.ranks))
+    ]
+    xs, outs = [x for x, _ in pairs], [out for _, out in pairs]
+    return _timed(lambda: group.collective(cell.collective, xs, outs, variant=cell.variant), cell, collective)
 
 
-def _timed(call: Callable[[], Any], calls: int) -> float:
-    for _ in range(max(2, calls // 10)):
-        call()
-    begin = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - begin) / calls
+def _timed(call: Callable[[], Any], cell: Cell, collective: ManifestCollective) -> float:
+    calls = _calls(cell, len(collective.ranks))
+    return timed(call, calls, warm_up=max(1, calls // 10))
 
 
 def _calls(cell: Cell, ranks: int) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from acclc_runtime import dtypes
 from acclc_runtime.backends import cuda_memory
+from acclc_runtime.call_buffers import buffers_of, copy_in
 from acclc_runtime.communicator import LocalGroup
 from acclc_runtime.counts import Matrix
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError
@@ -245,26 +246,16 @@ class _Buffers:
 
     def _add(self, index: int, pristine: NDArray[Any] | None) -> None:
         case = self._case
-        collective, count = case.collective, case.count
-        units_in, units_out = collective.input_units[index], collective.output_units[index]
+        collective = case.collective
         storage = dtypes.named(case.dtype).storage
         if case.counts is not None:
             column = sum(row[collective.positions[index]] for row in case.counts)
             self.inputs.append(self._new(0 if pristine is None else len(pristine), storage, index))
             self.outputs.append(self._new(column, storage, index))
             return
-        way = collective.in_place if case.in_place and units_in and units_out else "none"
-        source = (
-            self._new(units_in * count, storage, index) if units_in and way in ("none", "output_in_input") else None
+        source, target = buffers_of(
+            collective, index, case.count, case.in_place, lambda length: self._new(length, storage, index)
         )
-        target = self._new(units_out * count, storage, index) if units_out and way != "output_in_input" else None
-        start = collective.positions[index] * count
-        if way == "same":
-            source = target
-        elif way == "input_in_output" and target is not None:
-            source = target[start : start + units_in * count]
-        elif way == "output_in_input" and source is not None:
-            target = source[start : start + units_out * count]
         self.inputs.append(source)
         self.outputs.append(target)
 
@@ -281,8 +272,7 @@ class _Buffers:
                     target.view(np.uint8)[:] = POISON
         for source, pristine in zip(self.inputs, self._pristine, strict=True):
             if source is not None and pristine is not None:
-                with self._device_of(source):
-                    _copy_in(source, pristine, self._on_cuda)
+                copy_in(source, pristine)
 
     def _device_of(self, array: Any) -> AbstractContextManager[Any]:
         device: AbstractContextManager[Any] = array.device if self._on_cuda else nullcontext()
@@ -306,10 +296,3 @@ class _Buffers:
             if not np.array_equal(self._on_host(source).view(np.uint8), pristine.view(np.uint8)):
                 return f"rank {rank}'s input was written to"
         return ""
-
-
-def _copy_in(target: Any, source: NDArray[Any], on_cuda: bool) -> None:
-    if on_cuda:
-        target.set(source)
-    else:
-        target[:] = source

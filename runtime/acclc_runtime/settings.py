@@ -75,3 +75,10 @@ def debug_enabled() -> bool:
 def say(line: str) -> None:
     """Print a line for people on standard error."""
     print(f"acclc: {line}", file=sys.stderr, flush=True)
+
+
+def say_once(said: set[str], line: str) -> None:
+    """Print a line that is not among those ``said`` already."""
+    if line not in said:
+        said.add(line)
+        say(line)

@@ -76,6 +76,14 @@ class Choices:
         _check(artefact / FILE, manifest, found[0])
         return Choices(found[0], {c.name: c.ranges for c in found[0].collectives})
 
+    def take(self, collective: ManifestCollective, name: str | None, nbytes: int) -> tuple[ManifestVariant, str]:
+        """Return the variant that a call names, else the one for its size, and why.
+
+        Raises:
+            ArgumentError: there is none.
+        """
+        return self.choose(collective, nbytes) if name is None else (by_name(collective, name), "the call names it")
+
     def choose(self, collective: ManifestCollective, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant for a call of S = ``nbytes``, and why. See :func:`acclc_runtime.selection.choose`."""
         ranges = self.ranges.get(collective.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,12 @@ from acclc.diagnostics import DiagnosticError
 from acclc.driver import lower
 from acclc.ir.problem import Problem
 from acclc.ir.result import Solution, Status
+from acclc.ir.schedule import Schedule
 from acclc.sema import analyse_text
 from acclc.simulate import size_ranges
 from acclc.solve.greedy import schedules_of
 from acclc.verify import check_problem, check_schedule
-from acclc_runtime import dtypes
+from acclc_runtime import dtypes, load
 from acclc_runtime.communicator import LocalGroup
 from acclc_runtime.dtypes import OPERATORS, REDUCIBLE
 from acclc_runtime.manifest import ManifestCollective
@@ -225,6 +227,27 @@ def random_call(rng: random.Random, collective: ManifestCollective, dtype: str |
         general=rng.random() < 0.3,
         seed=rng.randrange(1000),
     )
+
+
+def run_schedule(task: Problem, schedule: Schedule, seed: int, calls: int) -> None:
+    """Lower a schedule, which verifies every level, and make so many random calls on each backend.
+
+    Counts that no chunk divides, empty ones, slices of a few bytes.
+    """
+    (sizes,) = size_ranges(task, [schedule])
+    variant = lower(task, Solution(schedule), sizes)
+    proof = Proof(bound(task), Status.FEASIBLE, (), False, True, ())
+    made = Artefact("one", "test", (CompiledCollective(task.without_spans(), proof, (variant,)),), ())
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load(made.save(Path(folder) / "one"))
+        (collective,) = loaded.manifest.collectives
+        with loaded.local("numpy") as group:
+            for _ in range(calls):
+                run_call(group, collective, random_call(rng, collective))
+        with loaded.local("cpu", timeout_s=120, mode="threads", slice_bytes=192) as group:
+            for _ in range(calls):
+                run_call(group, collective, random_call(rng, collective, "i32"))
 
 
 def run_call(group: LocalGroup, collective: ManifestCollective, case: CallCase) -> None:

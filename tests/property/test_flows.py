@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-import tempfile
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,19 +15,14 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "unit" / "solve")]
 
-from end_to_end import random_call, run_call  # noqa: E402
+from end_to_end import run_schedule  # noqa: E402
 from solve_cases import custom, machine, problem  # noqa: E402
 
-from acclc.artefact import Artefact, CompiledCollective, Proof  # noqa: E402
 from acclc.bounds import bound  # noqa: E402
-from acclc.driver import lower  # noqa: E402
 from acclc.ir.problem import Problem, Topology  # noqa: E402
-from acclc.ir.result import Solution, Status  # noqa: E402
-from acclc.simulate import size_ranges  # noqa: E402
 from acclc.solve.flow import flow_schedule  # noqa: E402
 from acclc.verify import check_schedule  # noqa: E402
 from acclc.verify.certificate import check_certificate  # noqa: E402
-from acclc_runtime import load  # noqa: E402
 
 MACHINES = int(os.environ.get("ACCLC_FLOWS", "240"))
 GROUPS = 8
@@ -100,26 +94,13 @@ def test_flows_reach_the_optimum(group: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_flows_run(seed: int) -> None:
-    """Every level below is verified by ``lower``; counts that no chunk divides, empty ones, slices of a few bytes."""
+    """Verified at every level, and right on both backends."""
     task, _ = any_case(1000 + seed, most=5)
     flow = flow_schedule(task)
     if flow.schedule is None:
         assert flow.reason == "nothing moves"
         return
-    (sizes,) = size_ranges(task, [flow.schedule])
-    variant = lower(task, Solution(flow.schedule), sizes)
-    proof = Proof(bound(task), Status.FEASIBLE, (), False, True, ())
-    made = Artefact("flow", "test", (CompiledCollective(task.without_spans(), proof, (variant,)),), ())
-    rng = random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder:
-        loaded = load(made.save(Path(folder) / "flow"))
-        (collective,) = loaded.manifest.collectives
-        with loaded.local("numpy") as group:
-            for _ in range(8):
-                run_call(group, collective, random_call(rng, collective))
-        with loaded.local("cpu", timeout_s=120, mode="threads", slice_bytes=192) as group:
-            for _ in range(8):
-                run_call(group, collective, random_call(rng, collective, "i32"))
+    run_schedule(task, flow.schedule, seed, calls=8)
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))

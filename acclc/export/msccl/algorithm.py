@@ -10,21 +10,11 @@ from acclc.export.msccl.actions import Action, Place, actions_of
 from acclc.export.msccl.blocks import Block, End, Ends, Step, make_blocks
 from acclc.export.msccl.progress import stuck
 from acclc.export.msccl.waits import add_all_waits, drop_implied_waits
-from acclc.export.pieces import Grid, positions
+from acclc.export.pieces import NAMES, Grid, positions
 from acclc.ir.msccl import MscclAlgorithm, MscclBlock, MscclGpu, MscclStep, Reference, StepKind
 from acclc.ir.problem import Collective, InPlace, Problem, Rank
 from acclc.ir.schedule import Schedule
 
-NAMES = {
-    Collective.ALL_GATHER: "allgather",
-    Collective.REDUCE_SCATTER: "reducescatter",
-    Collective.ALL_REDUCE: "allreduce",
-    Collective.BROADCAST: "broadcast",
-    Collective.REDUCE: "reduce",
-    Collective.GATHER: "gather",
-    Collective.SCATTER: "scatter",
-    Collective.ALL_TO_ALL: "alltoall",
-}
 MULTIPLIED = {Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL}
 """Of these the engine cuts ranks x count into chunks, of the others count."""
 LONGEST = 71

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from acclc.export.errors import ExportError
 from acclc.export.mscclpp.values import MAX_SOURCES, Moves, Put, Run, Work
-from acclc.export.pieces import Grid, positions
+from acclc.export.pieces import NAMES, Grid, positions
 from acclc.ir.mscclpp import (
     MAX_SIZE,
     BlockBuffers,
@@ -29,19 +29,9 @@ from acclc.ir.mscclpp import (
     PlanOp,
     RemoteBuffer,
 )
-from acclc.ir.problem import Collective, InPlace, Problem, Rank
+from acclc.ir.problem import InPlace, Problem, Rank
 from acclc.ir.schedule import Schedule
 
-NAMES = {
-    Collective.ALL_GATHER: "allgather",
-    Collective.REDUCE_SCATTER: "reducescatter",
-    Collective.ALL_REDUCE: "allreduce",
-    Collective.BROADCAST: "broadcast",
-    Collective.REDUCE: "reduce",
-    Collective.GATHER: "gather",
-    Collective.SCATTER: "scatter",
-    Collective.ALL_TO_ALL: "alltoall",
-}
 T = TypeVar("T")
 MAX_CHANNELS = 16
 """Channels of a thread block, and remote buffers."""

@@ -17,6 +17,7 @@ from acclc.solve.flow.machine import FlowMachine
 from acclc.solve.flow.program import VARIABLES, Solution, solve
 from acclc.solve.flow.task import FlowTask, flow_task, hindrance
 from acclc.solve.flow.units import CPSAT_VARIABLES, whole_units
+from acclc.solve.limits import chunks_at_most
 from acclc.solve.packing.check import seconds_per_byte
 from acclc.solve.packing.flows import Effort, TimeUp
 from acclc.solve.protocol import Deadline
@@ -88,7 +89,7 @@ def flow_schedule(
     reason = hindrance(problem)
     if reason:
         return Flowed(None, reason)
-    most = max_ways if problem.goal.chunks is None else min(max_ways, problem.goal.chunks)
+    most = chunks_at_most(problem, max_ways)
     if most < 1:
         return Flowed(None, "no chunk is allowed")
     effort = Effort(deadline or Deadline())

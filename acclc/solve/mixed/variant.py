@@ -12,6 +12,7 @@ from acclc.bounds.rationalize import best_rounding
 from acclc.ir.problem import LinkId, Problem, ShardId
 from acclc.ir.result import TreeDual
 from acclc.ir.schedule import Schedule
+from acclc.solve.limits import chunks_at_most
 from acclc.solve.mixed.program import Mixture, solve
 from acclc.solve.mixed.task import Bundle, bundles, hindrance, relays_of
 from acclc.solve.mixed.units import Units, whole_units
@@ -81,7 +82,7 @@ def mixed_schedule(
     unit = problem.topology.unit
     if reason or unit is None:
         return Mixed(None, reason or "there are no links")
-    most = max_ways if problem.goal.chunks is None else min(max_ways, problem.goal.chunks)
+    most = chunks_at_most(problem, max_ways)
     parts = bundles(problem)
     if most < 1 or len(parts) * len(problem.topology.ranks) ** 2 > VARIABLES:
         return Mixed(None, "no chunk is allowed" if most < 1 else "it is too large for a program over trees")

@@ -19,6 +19,7 @@ from acclc.ir.schedule import Schedule
 from acclc.solve import network as networks
 from acclc.solve.items import Item as Demanded
 from acclc.solve.items import Kind, Moves, assemble, formulate, meeting_ranks, needs_meeting
+from acclc.solve.limits import chunks_at_most
 from acclc.solve.network import Edge, Network
 from acclc.solve.packing.check import seconds_per_byte
 from acclc.solve.protocol import Deadline
@@ -115,7 +116,7 @@ def _chunk_counts(problem: Problem, network: Network) -> Iterator[int]:
     """Counts such that every rank where reductions may meet has as many chunks, where that can be."""
     roots = [len(meeting_ranks(network, s.sources, s.targets)) for s in problem.shards if needs_meeting(s)]
     base = lcm(*(max(1, r) for r in roots))
-    most = MOST_CHUNKS if problem.goal.chunks is None else min(MOST_CHUNKS, problem.goal.chunks)
+    most = chunks_at_most(problem, MOST_CHUNKS)
     if base > most:
         base = 1
     for times in CHUNKS:

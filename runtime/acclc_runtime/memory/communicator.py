@@ -23,8 +23,8 @@ from acclc_runtime.memory.native import BROKEN, DONE, NO_MEMORY, NO_STAGING, Nat
 from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
 from acclc_runtime.memory.varying_calls import VaryingCalls, addresses_of
 from acclc_runtime.memory.worker import Handle, Worker
-from acclc_runtime.selection import by_name, format_bytes, of_kind, of_name, size_bytes
-from acclc_runtime.settings import debug_enabled, say
+from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.settings import debug_enabled, say_once
 from acclc_runtime.tuning import Choices
 
 _CLOSING_S = 0.001
@@ -247,10 +247,7 @@ class Communicator(VaryingCalls):
         checked = check_call(self._manifest, own, [x], outs, op, dtype, False, sized_by=sized_by)
         count, item = checked.count, checked.dtype.item_bytes
         nbytes = size_bytes(collective, count, item)
-        if variant_name is None:
-            variant, reason = self._choices.choose(collective, nbytes)
-        else:
-            variant, reason = by_name(collective, variant_name), "the call names it"
+        variant, reason = self._choices.take(collective, variant_name, nbytes)
         if self._debug:
             self._say_once(collective, variant, reason, checked, nbytes)
         index = self._manifest.collectives.index(collective)
@@ -408,15 +405,8 @@ class Communicator(VaryingCalls):
     def _say_once(
         self, collective: ManifestCollective, variant: ManifestVariant, reason: str, checked: CheckedCall, nbytes: int
     ) -> None:
-        operator = f" {checked.op}" if checked.op else ""
-        place = "in place" if checked.in_place else "out of place"
-        line = (
-            f"rank {self.rank}: {collective.name}: {format_bytes(nbytes)} of {checked.dtype.name}{operator}, {place}: "
-            f"variant {variant.id} on shared memory, protocol simple: {reason}"
-        )
-        if line not in self._said:
-            self._said.add(line)
-            say(line)
+        where = f"variant {variant.id} on shared memory, protocol simple: {reason}"
+        say_once(self._said, f"rank {self.rank}: {collective.name}: {checked.words(nbytes)}: {where}")
 
 
 def _closed_call(*_: object) -> int:

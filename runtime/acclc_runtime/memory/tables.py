@@ -12,6 +12,7 @@ from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.partition import ALIGN
 from acclc_runtime.slicing import slice_bytes_of
 from acclc_runtime.tuning import FILE as TUNING_FILE
+from acclc_runtime.tuning import manifest_digest
 
 HEAD_BYTES = 4096
 PAGE = 4096
@@ -127,7 +128,7 @@ def artefact_digest(folder: Path) -> str:
     """Return a digest of what ranks must have alike: the manifest, which holds those of the kernels, and the tuning."""
     tuning = folder / TUNING_FILE
     measured = tuning.read_bytes() if tuning.is_file() else b""
-    return hashlib.sha256((folder / "manifest.json").read_bytes() + measured).hexdigest()
+    return hashlib.sha256(manifest_digest(folder).encode() + measured).hexdigest()
 
 
 def _variants(manifest: Manifest) -> list[tuple[tuple[int, int], ManifestCollective, ManifestVariant]]:

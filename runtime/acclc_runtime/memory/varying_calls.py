@@ -18,7 +18,6 @@ from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.native import DONE, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans
 from acclc_runtime.memory.told_counts import ToldCounts
-from acclc_runtime.selection import by_name
 from acclc_runtime.tuning import Choices
 from acclc_runtime.varying import check_own_input, check_varying_call
 
@@ -108,10 +107,7 @@ class VaryingCalls(NamedCalls):
             if checked.count == 0:
                 return checked.results[0]
             nbytes = lengths_of(collective, matrix).size * kind.item_bytes
-            if variant_name is None:
-                variant, reason = self._choices.choose(collective, nbytes)
-            else:
-                variant, reason = by_name(collective, variant_name), "the call names it"
+            variant, reason = self._choices.take(collective, variant_name, nbytes)
             if self._debug:
                 self._say_once(collective, variant, reason, checked, nbytes)
             index = self._manifest.collectives.index(collective)

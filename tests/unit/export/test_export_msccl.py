@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_schedules import flood
+from written import OF_ALL_RANKS as COLLECTIVES
+from written import problem
 
 from acclc.export.errors import ExportError
 from acclc.export.msccl import ENGINES, MscclOptions, export_msccl, safe_name, text_of
@@ -22,28 +24,11 @@ from acclc.importers.msccl_xml import read_algorithm
 from acclc.ir.msccl import MscclAlgorithm, StepKind
 from acclc.ir.problem import Problem
 from acclc.ir.schedule import Chunk, ChunkId, Output, Schedule, TransferId
-from acclc.sema import analyse_text
 from acclc.solve import greedy
 from acclc.source import Source
 from acclc.verify import check_schedule
 from acclc.verify.chunk_layout import Layout
 from acclc.verify.msccl import TARGETS, check_algorithm, check_limits, check_text, interpret
-
-COLLECTIVES = (
-    "all_gather",
-    "reduce_scatter",
-    "all_reduce",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "all_to_all",
-)
-
-
-def problem(text: str) -> Problem:
-    (only,) = analyse_text(text).problems
-    return only
 
 
 def check_all(p: Problem, schedule: Schedule, target: str = "executor") -> MscclAlgorithm:

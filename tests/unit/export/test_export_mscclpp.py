@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_schedules import flood
+from written import OF_ALL_RANKS as COLLECTIVES
+from written import problem
 
 from acclc.export.errors import ExportError
 from acclc.export.mscclpp import PlanOptions, export_plan, text_of
@@ -15,26 +17,9 @@ from acclc.importers.mscclpp_json import read_plan
 from acclc.ir.mscclpp import Plan
 from acclc.ir.problem import InPlace, Problem
 from acclc.ir.schedule import Schedule
-from acclc.sema import analyse_text
 from acclc.solve import greedy
 from acclc.source import Source
 from acclc.verify.mscclpp import check_plan
-
-COLLECTIVES = (
-    "all_gather",
-    "reduce_scatter",
-    "all_reduce",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "all_to_all",
-)
-
-
-def problem(text: str) -> Problem:
-    (only,) = analyse_text(text).problems
-    return only
 
 
 def check_all(p: Problem, schedule: Schedule, in_place: bool, blocks: int) -> Plan:

@@ -8,32 +8,15 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from written import COLLECTIVES, problem
 
 from acclc.ir.kernel_program import CounterKind, InstructionKind, KernelProgram
 from acclc.ir.problem import Problem, Rank
 from acclc.ir.program import Buffer, OperationKind, Program
 from acclc.ir.schedule import OWN, Output, Schedule, Transfer, TransferId, equal_chunks
 from acclc.lower import lower_kernel, lower_program
-from acclc.sema import analyse_text
 from acclc.solve import greedy
 from acclc.verify import check_kernel, check_program, check_schedule
-
-COLLECTIVES = (
-    "all_gather",
-    "reduce_scatter",
-    "all_reduce",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "all_to_all",
-    "send_recv",
-)
-
-
-def problem(text: str) -> Problem:
-    (only,) = analyse_text(text).problems
-    return only
 
 
 def lowered(p: Problem, s: Schedule) -> tuple[Program, KernelProgram]:
