@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,16 @@ def test_mutated_texts_of_the_language(one: int, other: int, seed: int) -> None:
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda t: t.encode("utf-8", errors="replace"))))
 def test_anything(data: bytes) -> None:
     check(data)
+
+
+@pytest.mark.parametrize("path", [p for p in sorted(FOLDER.iterdir()) if p.stat().st_size < 6000], ids=lambda p: p.name)
+def test_numbers_that_nothing_has(path: Path) -> None:
+    """What is taken from a file and put into the text stays within what the language takes."""
+    data = path.read_bytes()
+    numbers = list(re.finditer(rb"(?<![\w.+-])\d+(\.\d+)?(e[+-]?\d+)?(?![\w.])", data))
+    for number in numbers[:: len(numbers) // 10 + 1]:
+        for other in (b"0", b"1e-15", b"1.3e6", b"999999999999", b"1e15"):
+            check(data[: number.start()] + other + data[number.end() :])
 
 
 @pytest.mark.parametrize("format", FORMATS)
