@@ -23,6 +23,8 @@ MAX_BYTES = 2**60
 """Sizes of a goal."""
 MAX_LIMIT = 1_000_000
 """Chunks, steps, rounds, blocks."""
+MAX_WEIGHT = 64
+"""Counts of a vector of one collective among several: each is a shard of its own."""
 MIN_BLOCKS = 2
 """Of a GPU: one works locally, the others serve its links."""
 MAX_CHANNELS = 64
