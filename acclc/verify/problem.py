@@ -118,12 +118,9 @@ def _check_fields(demand: Demand, where: str, together: bool, found: Collector) 
         found.error("problem.demands", where, f"operator {demand.op} does not fit")
     if bool(demand.pairs) != (demand.collective is Collective.SEND_RECV):
         found.error("problem.demands", where, "pairs belong to send_recv, which needs some")
-    if demand.weight < 1 or (
-        demand.weight > 1 and (not together or custom or demand.collective is Collective.ALL_TO_ALL_V)
-    ):
-        found.error(
-            "problem.demands", where, f"weight {demand.weight}: only a named collective inside `together` has one"
-        )
+    may_weigh = together and demand.collective not in (Collective.CUSTOM, Collective.ALL_TO_ALL_V)
+    if demand.weight < 1 or (demand.weight > 1 and not may_weigh):
+        found.error("problem.demands", where, f"weight {demand.weight} is for named collectives inside `together`")
     allowed = {IN_PLACE.get(demand.collective, InPlace.NONE)}
     if demand.weight > 1 and InPlace.SAME not in allowed:
         allowed = {InPlace.NONE}  # a rank's part is not at its position times the count
