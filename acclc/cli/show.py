@@ -29,10 +29,15 @@ from acclc.cli.sizes import SIZE
     show_default=True,
     help="S in bytes for which times are drawn; may be given several times.",
 )
+@click.option("--text", is_flag=True, help="Print the steps as a table instead, or write it to -o.")
 @only_option
 @topology_option
-def command(artefact: Path, output: Path | None, sizes: tuple[int, ...], only: str | None, topology: str | None) -> int:
-    """Write the schedules of ARTEFACT as one interactive page that opens offline."""
+def command(
+    artefact: Path, output: Path | None, sizes: tuple[int, ...], text: bool, only: str | None, topology: str | None
+) -> int:
+    """Write the schedules of ARTEFACT as one interactive page that opens offline; with --text, as a table of steps."""
+    if text:
+        return _show_text(artefact, output or Path("-"), only, topology)
     from acclc.forecast import view_input
     from acclc.view.page import render_page
 
@@ -42,4 +47,24 @@ def command(artefact: Path, output: Path | None, sizes: tuple[int, ...], only: s
     write_text(target, page)
     if str(target) != "-":
         click.echo(f"{target}: open it in a browser")
+    return OK
+
+
+def _show_text(artefact: Path, output: Path, only: str | None, topology: str | None) -> int:
+    import shutil
+
+    from acclc.cli.tables import schedule_title
+    from acclc.view.steps import step_table
+
+    width = shutil.get_terminal_size().columns
+    lines: list[str] = []
+    for collective, variants in select(load_any(artefact, topology), only):
+        for variant in variants:
+            lines += [
+                schedule_title(collective, variant),
+                "",
+                *step_table(collective.problem, variant.schedule, width=width),
+                "",
+            ]
+    write_text(output, "\n".join(lines))
     return OK
