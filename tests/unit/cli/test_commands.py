@@ -230,6 +230,25 @@ def test_verify_run_simulate_show_trace(acclc: Invoke, compiled: Path, tmp_path:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_real_times_are_traced_and_drawn(acclc: Invoke, compiled: Path, tmp_path: Path) -> None:
+    """By ``run`` and by ``trace`` into the same files; by ``show`` beside the simulated sizes."""
+    done = acclc("run", compiled, "--trace", tmp_path / "run", "--size", "1KiB", "--json")
+    assert json.loads(done.out)["ok"] is True
+    assert acclc("trace", compiled, "--measured", "--mode", "fibres", "-o", tmp_path / "trace").code == 0
+    names = [sorted(p.name for p in (tmp_path / folder).iterdir()) for folder in ("run", "trace")]
+    assert names[0] == names[1]
+    assert len(names[0]) > 1
+    for path in (*(tmp_path / "run").iterdir(), *(tmp_path / "trace").iterdir()):
+        trace = json.loads(path.read_text())
+        assert trace["otherData"]["measured_us"] > 0
+        assert {e["cat"] for e in trace["traceEvents"] if e["ph"] == "X"} >= {"send", "receive", "put"}
+    assert acclc("show", compiled, "--measured", "--size", "1KiB", "-o", tmp_path / "p.html").code == 0
+    assert '"measured":true' in (tmp_path / "p.html").read_text()
+    assert acclc("run", compiled, "--trace", tmp_path / "t", "--backend", "numpy").code == 2
+    assert acclc("run", compiled, "--trace", "-").code == 2
+
+
 def test_only_names_what_there_is(acclc: Invoke, compiled: Path) -> None:
     wrong = acclc("simulate", compiled, "--only", "gatherd")
     assert wrong.code == 2
