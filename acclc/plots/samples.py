@@ -172,7 +172,7 @@ def _simulated(artefact: Artefact, sizes: Sequence[int], only: str | None) -> It
 
 
 def _takes(least: int | None, most: int | None, size: int) -> bool:
-    return least is not None and least <= size and (most is None or size <= most)
+    return least is not None and least <= size and (most is None or size < most)
 
 
 def _of_json(content: Any, only: str | None, stem: str) -> Inputs:

@@ -56,7 +56,7 @@ def test_an_artefact_is_simulated_with_the_variant_that_a_size_takes(artefact: A
     for size in SIZES:
         (variant,) = [
             v for v in collective.schedules
-            if v.min_bytes is not None and v.min_bytes <= size and (v.max_bytes is None or size <= v.max_bytes)
+            if v.min_bytes is not None and v.min_bytes <= size and (v.max_bytes is None or size < v.max_bytes)
         ][:1]  # fmt: skip
         shard = shard_bytes(problem, size)
         wanted = {b.name: float(b.timeline.seconds) for b in baselines(problem, shard)}
