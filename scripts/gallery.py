@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
     "section{border-top:1px solid #8888;padding:1rem 0;display:flex;gap:1.5rem;flex-wrap:wrap}"
-    "figure{margin:0;flex:0 0 20rem}svg{max-width:100%;height:auto}td,th{padding:0 .8em 0 0;text-align:left}"
+    "figure{margin:0;flex:0 0 20rem}section div{flex:1 1 24rem}svg{max-width:100%;height:auto}"
+    "td,th{padding:0 .8em 0 0;text-align:left}"
 )
 
 

@@ -30,8 +30,9 @@ def topology_svg(topology: Topology) -> str:
     width = int((max(xs, default=0) - min(xs, default=0)) * UNIT) + 2 * MARGIN
     legend = int((max(ys, default=0) - min(ys, default=0)) * UNIT) + 2 * MARGIN
     height = legend + LINE * len(topology.classes)
+    width = max(width, 420)
     body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 420)}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="11" text-anchor="middle">',
         f"<title>{escape(topology.name)}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',

@@ -46,6 +46,7 @@ class Workplace:
         self.folder = folder
         (folder / "examples").symlink_to(ROOT / "examples")
         (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
+        (folder / "scripts").symlink_to(ROOT / "scripts")
         (folder / "topo.txt").write_text(MATRIX)
         (folder / "bin").mkdir()
         command = folder / "bin" / "acclc"
@@ -192,7 +193,7 @@ def test_a_page_that_prints_something_else_is_noticed(workplace: Workplace, monk
 
 def test_the_site_builds_strictly_and_shows_itself_without_a_network(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
