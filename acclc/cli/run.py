@@ -90,7 +90,9 @@ def command(
             from acclc.artefact import load_artefact
             from acclc.cli.trace import write_traces
 
-            write_traces(load_artefact(folder), only, trace, max(sizes), recorded=folder, mode=mode or "threads")
+            first = dtypes[0] if dtypes else None
+            loaded, how = load_artefact(folder), mode or "threads"
+            write_traces(loaded, only, trace, max(sizes), recorded=folder, mode=how, dtype=first)
     ok = all(row.ok for row in rows)
     if as_json:
         print_json({"artefact": str(artefact), "backend": backend, "ok": ok, "rows": [row.to_dict() for row in rows]})

@@ -13,7 +13,10 @@ from acclc.cli.failures import OK
 from acclc.cli.sizes import SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from acclc.artefact import Artefact
+    from acclc_runtime.recording import Recording
 
 OPEN_IT = "open it in https://ui.perfetto.dev or chrome://tracing"
 MODE = click.Choice(["threads", "fibres"])
@@ -47,7 +50,14 @@ def command(artefact: Path, output: Path, size: int | None, measured: bool, mode
 
 
 def write_traces(
-    loaded: Artefact, only: str | None, output: Path, size: int, *, recorded: Path | None, mode: str
+    loaded: Artefact,
+    only: str | None,
+    output: Path,
+    size: int,
+    *,
+    recorded: Path | None,
+    mode: str,
+    dtype: str | None = None,
 ) -> None:
     """Write the traces of the variants that ``only`` names; with ``recorded``, the artefact's folder, measured too."""
     from acclc.forecast import view_input
@@ -61,7 +71,9 @@ def write_traces(
     pairs = [(c, v) for c, variants in chosen for v in variants]
     if len(pairs) > 1 and str(output) == "-":
         raise click.UsageError("several variants do not fit one stream; choose one with --only NAME/VARIANT")
-    recordings = iter(()) if recorded is None else record(recorded, [(c.name, v.id) for c, v in pairs], size, mode=mode)
+    recordings: Iterator[Recording] = iter(())
+    if recorded is not None:
+        recordings = record(recorded, [(c.name, v.id) for c, v in pairs], size, dtype=dtype, mode=mode)
     for collective, variant in pairs:
         trace = chrome_trace(view, only=f"{collective.name}/{variant.schedule.id}")
         recording = next(recordings, None)

@@ -25,7 +25,7 @@ from acclc_runtime.slicing import plan_slices, slice_bytes_of
 if TYPE_CHECKING:
     from acclc_runtime.backends.cpu import Event
     from acclc_runtime.communicator import LocalGroup
-    from acclc_runtime.manifest import ManifestCollective, ManifestVariant
+    from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 
 CALLS = 5
 """Of these the one of median length is kept; one call before them builds the kernel."""
@@ -52,14 +52,15 @@ def record(
     wanted: Sequence[tuple[str, str]],
     size: int,
     *,
-    dtype: str = "f32",
+    dtype: str | None = None,
     mode: str = "threads",
     calls: int = CALLS,
     seed: int = 0,
 ) -> Iterator[Recording]:
     """Run each (collective, variant) of ``wanted`` at S of about ``size`` bytes, and yield what happened.
 
-    ``mode``: threads, or fibres (one after the other, the same order each time). Where counts vary they are equal.
+    ``dtype``: f32, or the first type of an artefact that does not have it. ``mode``: threads, or fibres (one after the
+    other, the same order each time). Where counts vary they are equal.
 
     Raises:
         ArgumentError: an unknown name, or a type that cannot be reduced.
@@ -70,7 +71,18 @@ def record(
     with loaded.local("cpu", mode=mode, trace=True) as group:
         for name, variant in wanted:
             collective = of_name(loaded.manifest, name)
-            yield _record(group, collective, by_name(collective, variant), size, dtype, mode, calls, seed)
+            typed, op = _type_and_operator(loaded.manifest, collective, dtype)
+            yield _record(group, collective, by_name(collective, variant), size, typed, op, mode, calls, seed)
+
+
+def _type_and_operator(manifest: Manifest, collective: ManifestCollective, dtype: str | None) -> tuple[str, str | None]:
+    """What is run: what was asked for, what the source names, or what the artefact has."""
+    has_f32 = not manifest.types or "f32" in manifest.types
+    typed = dtype if dtype is not None else "f32" if has_f32 else manifest.types[0]
+    if not collective.reduces:
+        return typed, None
+    wanted = collective.op or "sum"
+    return typed, wanted if not manifest.ops or wanted in manifest.ops else manifest.ops[0]
 
 
 def _record(
@@ -79,12 +91,12 @@ def _record(
     variant: ManifestVariant,
     size: int,
     dtype: str,
+    op: str | None,
     mode: str,
     calls: int,
     seed: int,
 ) -> Recording:
     kind = named(dtype)
-    op = (collective.op or "sum") if collective.reduces else None
     counts = random_counts(collective, "even", -(-size // kind.item_bytes), seed) if collective.varying else None
     count = counts[0][0] if counts else -(-size // (units_of_size(collective) * kind.item_bytes))
     inputs = random_inputs(collective, count, dtype, seed, op=op, counts=counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -142,12 +143,17 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return place
 
 
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+
+@needs_compiler
 @pytest.mark.parametrize("page", [p for p in PAGES if p != TUTORIAL and any(s.kind == "run" for s in steps(p))])
 def test_the_commands_of_a_page_run(workplace: Workplace, page: str) -> None:
     workplace.follow(FIRST)
     workplace.follow(page)
 
 
+@needs_compiler
 def test_a_new_user_gets_from_a_pasted_matrix_to_files_of_other_engines(newcomer: Workplace) -> None:
     """The tutorial holds the whole path, each command a process of its own, and leaves behind what it promises."""
     words = {line.split()[1] for s in steps(TUTORIAL) for line in s.text.splitlines() if line.startswith("acclc ")}

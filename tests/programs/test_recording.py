@@ -158,6 +158,21 @@ def test_the_page_gets_measured_times_beside_the_simulated(artefact: Artefact, f
     assert times[0].shard_bytes == times[1].shard_bytes
 
 
+@pytest.mark.parametrize(
+    ("emit", "dtype", "wanted"),
+    [("", None, "f32"), ("", "bf16", "bf16"), ("emit { types f64, i8\n ops max }", None, "f64")],
+)
+def test_types_and_operators_are_those_of_the_artefact(
+    tmp_path: Path, emit: str, dtype: str | None, wanted: str
+) -> None:
+    made = compile_text(f"all_reduce on ring(3) {{ goal latency }}\n{emit}\n", "typed")
+    names = [(c.name, v.id) for c, v in every(made)]
+    found = list(record(made.save(tmp_path / "typed"), names, 600, dtype=dtype, mode="fibres", calls=1))
+    assert {r.dtype for r in found} == {wanted}
+    for (_, variant), recording in zip(every(made), found, strict=True):
+        assert measured_puts(variant, recording)
+
+
 def test_a_kernel_that_is_not_traced_records_nothing(folder: Path) -> None:
     import numpy as np
 
