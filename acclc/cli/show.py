@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from acclc.cli.common import artefact_argument, load_any, only_option, select, topology_option, write_text
 from acclc.cli.failures import OK
 from acclc.cli.sizes import SIZE
+
+if TYPE_CHECKING:
+    from acclc.artefact import CompiledCollective, Variant
+    from acclc.view.model import ViewInput
 
 
 @click.command("show")
@@ -29,17 +34,69 @@ from acclc.cli.sizes import SIZE
     show_default=True,
     help="S in bytes for which times are drawn; may be given several times.",
 )
+@click.option("--measured", is_flag=True, help="Run it on the CPU at these sizes, and draw what happened, too.")
+@click.option("--text", is_flag=True, help="Print the steps as a table instead, or write it to -o.")
 @only_option
 @topology_option
-def command(artefact: Path, output: Path | None, sizes: tuple[int, ...], only: str | None, topology: str | None) -> int:
-    """Write the schedules of ARTEFACT as one interactive page that opens offline."""
+def command(
+    artefact: Path,
+    output: Path | None,
+    sizes: tuple[int, ...],
+    measured: bool,
+    text: bool,
+    only: str | None,
+    topology: str | None,
+) -> int:
+    """Write the schedules of ARTEFACT as one interactive page that opens offline; with --text, as a table of steps."""
+    if text:
+        return _show_text(artefact, output or Path("-"), only, topology)
     from acclc.forecast import view_input
     from acclc.view.page import render_page
 
     loaded = load_any(artefact, topology)
-    page = render_page(view_input(loaded.name, select(loaded, only), sizes))
+    chosen = select(loaded, only)
+    view = view_input(loaded.name, chosen, sizes)
+    if measured:
+        view = _with_measured(view, artefact, chosen, sizes)
+    page = render_page(view)
     target = output if output is not None else artefact.with_name(f"{artefact.name}.html")
     write_text(target, page)
     if str(target) != "-":
         click.echo(f"{target}: open it in a browser")
+    return OK
+
+
+def _with_measured(
+    view: ViewInput, folder: Path, chosen: list[tuple[CompiledCollective, tuple[Variant, ...]]], sizes: tuple[int, ...]
+) -> ViewInput:
+    from acclc.measured import with_measured
+    from acclc_runtime.recording import record
+
+    if not folder.is_dir():
+        raise click.UsageError("--measured runs an artefact; an algorithm of MSCCL is none")
+    pairs = [(c, v) for c, variants in chosen for v in variants]
+    names = [(c.name, v.id) for c, v in pairs]
+    for size in dict.fromkeys(sizes):
+        found = record(folder, names, size)
+        view = with_measured(view, [(c, v, r) for (c, v), r in zip(pairs, found, strict=True)])
+    return view
+
+
+def _show_text(artefact: Path, output: Path, only: str | None, topology: str | None) -> int:
+    import shutil
+
+    from acclc.cli.tables import schedule_title
+    from acclc.view.steps import step_table
+
+    width = shutil.get_terminal_size().columns
+    lines: list[str] = []
+    for collective, variants in select(load_any(artefact, topology), only):
+        for variant in variants:
+            lines += [
+                schedule_title(collective, variant),
+                "",
+                *step_table(collective.problem, variant.schedule, width=width),
+                "",
+            ]
+    write_text(output, "\n".join(lines))
     return OK
