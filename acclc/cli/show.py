@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from acclc.cli.common import artefact_argument, load_any, only_option, select, topology_option, write_text
+from acclc.cli.common import load_any, only_option, select, topology_option, write_text
 from acclc.cli.failures import OK
 from acclc.cli.sizes import SIZE
 
 
 @click.command("show")
-@artefact_argument
+@click.argument("artefacts", metavar="ARTEFACT [ARTEFACT]", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
@@ -31,14 +31,21 @@ from acclc.cli.sizes import SIZE
 )
 @only_option
 @topology_option
-def command(artefact: Path, output: Path | None, sizes: tuple[int, ...], only: str | None, topology: str | None) -> int:
-    """Write the schedules of ARTEFACT as one interactive page that opens offline."""
-    from acclc.forecast import view_input
+def command(
+    artefacts: tuple[Path, ...], output: Path | None, sizes: tuple[int, ...], only: str | None, topology: str | None
+) -> int:
+    """Write the schedules of ARTEFACT as one interactive page that opens offline; of two, side by side."""
+    from acclc.forecast import side_by_side
     from acclc.view.page import render_page
 
-    loaded = load_any(artefact, topology)
-    page = render_page(view_input(loaded.name, select(loaded, only), sizes))
-    target = output if output is not None else artefact.with_name(f"{artefact.name}.html")
+    if len(artefacts) > 2:
+        raise click.UsageError("a page shows one artefact, or two side by side")
+    loaded = [load_any(artefact, topology) for artefact in artefacts]
+    names = [artefact.name for artefact in loaded]
+    if len(set(names)) < len(names):
+        names = [str(artefact) for artefact in artefacts]
+    page = render_page(side_by_side([(n, select(a, only)) for n, a in zip(names, loaded, strict=True)], sizes))
+    target = output if output is not None else artefacts[0].with_name(f"{artefacts[0].name}.html")
     write_text(target, page)
     if str(target) != "-":
         click.echo(f"{target}: open it in a browser")
