@@ -143,7 +143,6 @@ def _view_variant(problem: Problem, variant: Variant, sizes: Sequence[int]) -> V
     return ViewVariant(
         schedule=variant.schedule,
         times=tuple(_view_times(problem, variant, size) for size in sizes),
-        id=variant.id,
         kernel_source=variant.source,
         min_bytes=variant.min_bytes,
         max_bytes=variant.max_bytes,

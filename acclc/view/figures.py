@@ -6,7 +6,7 @@ They are reports: the verifier recomputes what is claimed. Seconds are per byte 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import floor, lcm
+from math import lcm
 
 from acclc.ir.problem import LinkId, Problem
 from acclc.ir.schedule import Schedule
@@ -66,7 +66,8 @@ def link_utilisation(problem: Problem, schedule: Schedule) -> tuple[Fraction, ..
 
 def nanoseconds(seconds: Fraction | float) -> int:
     """Whole nanoseconds, rounded down: intervals that touch still touch, and none that did not overlap do."""
-    return floor(Fraction(seconds) * 10**9)
+    exact = Fraction(seconds)
+    return exact.numerator * 10**9 // exact.denominator
 
 
 def times_in_nanoseconds(times: ViewTimes) -> tuple[tuple[int, int, int], ...]:

@@ -60,7 +60,7 @@ export function hitTest(rows, tops, y, time, slack) {
 export function rowAt(tops, y) {
   let [low, high] = [-1, tops.length - 1];
   while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
+    const middle = (low + high + 1) >> 1;
     if (tops[middle] <= y) low = middle;
     else high = middle - 1;
   }

@@ -10,7 +10,8 @@ from hand_built import both, problem_of, topology
 from acclc.ir.problem import Collective, LinkId, NodeId, Problem, Rank, Topology
 from acclc.ir.result import Bound, Cut, Excluded, LatencyBound, LongestPath, Status, ThroughputBound
 from acclc.ir.schedule import OWN, Chunk, ChunkId, Output, Schedule, Transfer, TransferId, equal_chunks
-from acclc.view.model import ViewCollective, ViewInput, ViewTimes, ViewVariant
+from acclc.lower import lower_program
+from acclc.view.model import ViewCollective, ViewHeadroom, ViewInput, ViewTimes, ViewVariant
 
 RATE = 10
 """GB/s of each link of the ring."""
@@ -214,3 +215,27 @@ def even_times(schedule: Schedule, shard_bytes: int = 10**6) -> ViewTimes:
     starts = tuple(Fraction(t.step, 10**6) for t in schedule.transfers)
     sent = tuple(s + Fraction(1, 10**6) for s in starts)
     return ViewTimes(shard_bytes, starts, sent, tuple(s + Fraction(1, 2 * 10**6) for s in sent))
+
+
+def cluster_view(boxes: int, per_box: int) -> ViewInput:
+    """A view of an all_reduce on boxes."""
+    problem, schedule = cluster_all_reduce(boxes, per_box)
+    variant = ViewVariant(schedule, (even_times(schedule),))
+    return ViewInput("cluster", (ViewCollective(problem, into_first(problem, 1), Status.FEASIBLE, (variant,)),))
+
+
+def with_programs(view: ViewInput) -> ViewInput:
+    """The same with the programs of its schedules, and a ring and a tree to compare with."""
+    return replace(view, collectives=tuple(_with_programs(c) for c in view.collectives))
+
+
+def _with_programs(collective: ViewCollective) -> ViewCollective:
+    variants = tuple(
+        replace(v, program=lower_program(collective.problem, v.schedule), solve_seconds=0.25) for v in collective.variants
+    )
+    microsecond = Fraction(1, 10**6)
+    headroom = tuple(
+        ViewHeadroom(t.shard_bytes, 50 * microsecond, (("ring", 700 * microsecond), ("tree", 900 * microsecond)))
+        for t in collective.variants[0].times
+    )
+    return replace(collective, variants=variants, headroom=headroom)
