@@ -53,5 +53,5 @@ def _operations(block: ProgramBlock, numbers: dict[Extent, int]) -> OperationCol
 def extent_words(extent: Extent) -> str:
     """``in 3``, ``out 0, 1/6 to 1/3``, ``slot 2``: the unit of a buffer, and which part of it."""
     name = "slot" if extent.buffer is Buffer.SCRATCH else extent.buffer.value
-    whole = extent.buffer is Buffer.SCRATCH or (extent.begin, extent.end) == (0, 1)
+    whole = extent.buffer is Buffer.SCRATCH or (extent.begin == 0 and extent.end == 1)
     return f"{name} {extent.unit}" + ("" if whole else f", {extent.begin} to {extent.end}")

@@ -29,6 +29,7 @@ class App {
     this.store = createStore({ ...START, size, ...beside, ...asked });
     this.dark = window.matchMedia("(prefers-color-scheme: dark)");
     this.tip = tooltip();
+    this.markedStep = -1;
     this.panes = [this.createPane(0), this.createPane(1)];
     this.build();
     this.player = createPlayer(this.store, () => this.timeline());

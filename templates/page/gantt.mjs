@@ -74,6 +74,8 @@ export class GanttView {
     this.canvas = /** @type {HTMLCanvasElement} */ (scroller.querySelector("canvas"));
     this.spacer = /** @type {HTMLElement} */ (scroller.querySelector(".spacer"));
     this.events = events;
+    /** @type {Model|null} */
+    this.model = null;
     this.zoom = 1;
     this.left = 0; // first visible moment, ns
     this.dragging = false;

@@ -39,6 +39,8 @@ export class KernelView {
     this.drawn = null;
     /** @type {Element[]} */
     this.marked = [];
+    /** @type {HTMLElement[]} */
+    this.lines = [];
     pane.addEventListener("toggle", () => this.fill());
   }
 

@@ -27,7 +27,9 @@ export function readView(text) {
 }
 
 /** What stands for a schedule where there is none: the machine and the bound are shown all the same. */
+/** @type {any} */
 const NO_TIMES = { total_ns: 0, start_ns: [], sent_ns: [], arrived_ns: [], lanes: [] };
+/** @type {any} */
 const NO_VARIANT = {
   chunks: { shard: [], index: [], begin: [], end: [], origin: [] }, transfers: { chunk: [] }, outputs: { rank: [] }, step: [],
   kernel: null, program: null,

@@ -67,7 +67,9 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     contexts = []
 
     def open_(view: ViewInput, asked: str = "", scheme: str = "light") -> Any:
-        context = browser.new_context(viewport={"width": 1280, "height": 720}, color_scheme=scheme, reduced_motion="reduce")
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 720}, color_scheme=scheme, reduced_motion="reduce"
+        )
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(8000)
@@ -211,7 +213,12 @@ def test_two_schedules_side_by_side(open_page: Open) -> None:
     assert count(page, "#graph .node") == 4
     assert count(page, "#graph1 .node") == 4  # three ranks and a switch
     assert page.locator("#collective1 option:checked").inner_text() == "right: all_gather_0 (all_gather)"
-    rows = dict(zip(*[page.locator(f"#comparison {x}").all_inner_texts() for x in ("th[scope=row]", "td:last-child")], strict=True))
+    rows = dict(
+        zip(
+            *[page.locator(f"#comparison {x}").all_inner_texts() for x in ("th[scope=row]", "td:last-child")],
+            strict=True,
+        )
+    )
     assert rows["Machine"] == "star"
     page.locator("#time").fill("200")
     assert page.locator("#status1").inner_text().startswith("right: ")
@@ -279,8 +286,12 @@ def test_light_and_dark(open_page: Open, scheme: str) -> None:
 def test_every_control_has_a_name(open_page: Open) -> None:
     page = open_page(two_variants())
     nameless = page.evaluate(
-        """() => [...document.querySelectorAll("button, select, input, [role=button], [tabindex='0']")].filter((e) =>
-          !(e.getAttribute("aria-label") || e.textContent.trim() && e.tagName !== "SELECT" || e.closest("label"))).map((e) => e.outerHTML)"""
+        """() => {
+          const all = [...document.querySelectorAll("button, select, input, [role=button], [tabindex='0']")];
+          const named = (e) => e.getAttribute("aria-label") || e.closest("label") ||
+            (e.tagName !== "SELECT" && e.textContent.trim());
+          return all.filter((e) => !named(e)).map((e) => e.outerHTML);
+        }"""
     )
     assert nameless == []
 

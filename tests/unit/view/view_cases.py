@@ -167,7 +167,7 @@ def cluster(boxes: int, per_box: int) -> Topology:
 
 
 def cluster_all_reduce(boxes: int, per_box: int) -> tuple[Problem, Schedule]:
-    """A chunk for each rail: reduced in every box, up a binary tree of the boxes, down again, and spread in every box."""
+    """A chunk for each rail: reduced in every box, up a binary tree of the boxes, down, and spread in every box."""
     machine = cluster(boxes, per_box)
     problem = problem_of(machine, Collective.ALL_REDUCE)
     ids = {(x.src, x.dst): x.id for x in machine.links}
@@ -231,7 +231,8 @@ def with_programs(view: ViewInput) -> ViewInput:
 
 def _with_programs(collective: ViewCollective) -> ViewCollective:
     variants = tuple(
-        replace(v, program=lower_program(collective.problem, v.schedule), solve_seconds=0.25) for v in collective.variants
+        replace(v, program=lower_program(collective.problem, v.schedule), solve_seconds=0.25)
+        for v in collective.variants
     )
     microsecond = Fraction(1, 10**6)
     headroom = tuple(
