@@ -8,7 +8,7 @@ import click
 
 from acclc.cli.common import load_any, only_option, select, topology_option, write_text
 from acclc.cli.failures import OK
-from acclc.cli.sizes import SIZE
+from acclc.cli.sizes import PAGE_SIZES, SIZE
 
 
 @click.command("show")
@@ -25,8 +25,8 @@ from acclc.cli.sizes import SIZE
     "sizes",
     type=SIZE,
     multiple=True,
-    default=("64KiB", "64MiB"),
-    show_default=True,
+    default=PAGE_SIZES,
+    show_default="64KiB, 64MiB",
     help="S in bytes for which times are drawn; may be given several times.",
 )
 @only_option
