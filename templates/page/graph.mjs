@@ -8,6 +8,8 @@ import { edgeLoads, edgesOf, isDrawn, nodesWithin, placeOnPath } from "./scene.m
 
 const FOCUSABLE_NODES = 64; // more would make the tab order useless
 const LABEL_RADIUS = 6; // smaller chunks have no label
+const LABELLED_RADIUS = 5; // nor have smaller nodes
+const PIE_RADIUS = 8; // and what they have is a sector, not a ring
 const MANY_LINKS = 600; // so many are drawn fainter
 const DOTS = 360; // of more chunks on the way at the same time some are drawn, always the same ones
 
@@ -79,7 +81,8 @@ export class GraphView {
     const [top, bottom] = extent(all.map((n) => n.y));
     const margin = byBox ? reach * 0.55 : 0.75;
     const scale = Math.min(width / (right - left + 2 * margin), height / (bottom - top + 2 * margin), 150);
-    this.radius = Math.min(Math.max((byBox ? 0.3 * reach : 0.2) * scale, 4), 21);
+    this.radius = Math.min(Math.max((byBox ? 0.3 * reach : 0.2) * scale, 2.5), 21);
+    this.ringRadius = this.radius < PIE_RADIUS ? this.radius / 2 : this.radius - 1.5;
     this.points = nodes.map((n) => ({
       x: width / 2 + (n.x - (left + right) / 2) * scale,
       y: height / 2 + (n.y - (top + bottom) / 2) * scale,
@@ -89,7 +92,7 @@ export class GraphView {
     const thin = byBox ? Math.min(Math.max(400 / edges.length, 0.5), 2.4) : Math.min(Math.max(scale / 26, 1.2), 3.6);
     this.widths = rates.map((r) => Math.min(thin * (1 + 0.55 * Math.log2(r / least)), thin * 3));
     this.curves = edges.map((edge, i) =>
-      linkCurve(this.points[edge.src], this.points[edge.dst], edge.bend, this.widths[i] / 2 + (byBox ? 0.4 : 1.6), this.radius + 2));
+      linkCurve(this.points[edge.src], this.points[edge.dst], edge.bend, this.widths[i] / 2 + (byBox ? 0.4 : Math.min(1.6, scale / 20)), this.radius + Math.min(2, this.radius / 4)));
   }
 
   drawBoxes() {
@@ -161,7 +164,8 @@ export class GraphView {
     const { box } = node;
     const rank = node.members[0];
     const ring = svg("circle", {
-      class: "ring", r: r - 1.5, "stroke-dasharray": `0 ${2 * Math.PI * (r - 1.5)}`, transform: "rotate(-90)",
+      class: "ring", r: this.ringRadius, "stroke-dasharray": `0 ${2 * Math.PI * this.ringRadius}`, transform: "rotate(-90)",
+      style: r < PIE_RADIUS ? `stroke-width: ${r}px` : null,
       stroke: box === null ? this.colourOfRank(rank) : "var(--accent)",
     });
     this.rings.set(id, ring);
@@ -179,7 +183,7 @@ export class GraphView {
       },
     },
     box === null ? svg("circle", { class: "body", r }) : svg("rect", { class: "body", x: -side / 2, y: -side / 2, width: side, height: side, rx: r * 0.4 }),
-    ring, svg("text", { "font-size": Math.max(r * (node.label.length > 2 ? 0.62 : 0.8), 6) }, node.label));
+    ring, r >= LABELLED_RADIUS && svg("text", { "font-size": Math.max(r * (node.label.length > 2 ? 0.62 : 0.8), 6) }, node.label));
   }
 
   /** A switch, host or NIC. @param {SceneNode} node @returns {SVGElement} */
@@ -269,7 +273,7 @@ export class GraphView {
 
   /** @param {Map<number, number>} done the part that each rank has */
   showProgress(done) {
-    const around = 2 * Math.PI * (this.radius - 1.5);
+    const around = 2 * Math.PI * this.ringRadius;
     for (const [id, ring] of this.rings) {
       const parts = this.scene.nodes[id].members.filter((n) => done.has(n)).map((n) => done.get(n) ?? 0);
       const part = parts.length ? parts.reduce((a, b) => a + b, 0) / parts.length : 0;
