@@ -354,6 +354,12 @@ export class GanttView {
     if (bar) this.events.onChunk(bar.chunk);
   }
 
+  /** Bring a link's row into view, if it carries anything. @param {number} link */
+  revealLink(link) {
+    const row = this.rows.findIndex((r) => r.link === link);
+    if (row >= 0) this.reveal(row);
+  }
+
   /** Bring a row into view. @param {number} row */
   reveal(row) {
     const [top, bottom] = [this.tops[row], this.tops[row] + rowHeight(this.rows[row])];

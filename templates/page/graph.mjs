@@ -19,6 +19,7 @@ const DOTS = 360; // of more chunks on the way at the same time some are drawn, 
  * @typedef {import("./scene.mjs").SceneNode} SceneNode
  * @typedef {import("./geometry.mjs").Point} Point
  * @typedef {{onNode: (rank: number) => void, onBox: (box: number) => void, onChunk: (chunk: number) => void,
+ *   onLink: (link: number) => void,
  *   onHover: (transfer: number|null, link: number|null, lines: string[], event: PointerEvent|null) => void}} GraphEvents
  */
 
@@ -50,6 +51,10 @@ export class GraphView {
       svg("svg", { class: front ? "front" : "back" }, ...names.map(layer)));
     root.append(...this.pictures);
     this.layers.links.addEventListener("pointermove", (event) => this.overLink(/** @type {PointerEvent} */ (event)));
+    this.layers.links.addEventListener("click", (event) => {
+      const edge = this.edgeUnder(event);
+      if (edge) this.events.onLink(edge.links[0]);
+    });
     this.layers.links.addEventListener("pointerleave", () => this.events.onHover(null, null, [], null));
     /** @type {SVGElement[]} */
     this.pool = [];
@@ -117,10 +122,15 @@ export class GraphView {
     this.layers.links.replaceChildren(...this.linkPaths, ...hits);
   }
 
+  /** @param {Event} event @returns {import("./scene.mjs").SceneEdge|null} */
+  edgeUnder(event) {
+    const number = /** @type {Element} */ (event.target).getAttribute("data-edge");
+    return number === null ? null : this.scene.edges[Number(number)];
+  }
+
   /** @param {PointerEvent} event */
   overLink(event) {
-    const number = /** @type {Element} */ (event.target).getAttribute("data-edge");
-    const edge = number === null ? null : this.scene.edges[Number(number)];
+    const edge = this.edgeUnder(event);
     if (edge) this.events.onHover(null, edge.links[0], this.edgeLines(edge), event);
   }
 

@@ -28,6 +28,7 @@ export class Pane {
       events.onHover(transfer, link, transfer === null || !this.model ? lines : transferLines(this.model, transfer), event);
     this.graph = new GraphView(elements.graph, {
       onNode: events.onRank, onBox: events.onBox, onChunk: events.onChunk, onHover: hover,
+      onLink: (link) => this.gantt.revealLink(link),
     });
     this.gantt = new GanttView(elements.gantt, {
       onSeek: events.onSeek,

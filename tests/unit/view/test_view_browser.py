@@ -149,6 +149,24 @@ def test_graph_and_gantt_answer_each_other(open_page: Open) -> None:
     assert page.locator("#chunk").input_value() == "1"
 
 
+def test_a_click_on_a_link_brings_its_row_into_view(open_page: Open) -> None:
+    page = open_page(cluster_view(3, 8))
+    assert page.evaluate("() => document.getElementById('gantt').scrollTop") == 0
+    page.locator("#graph .hit").last.dispatch_event("click")
+    assert page.evaluate("() => document.getElementById('gantt').scrollTop") > 0
+
+
+def test_where_no_schedule_was_found_the_machine_and_the_bound_are_shown(open_page: Open) -> None:
+    view = view_of(ring_all_gather(4))
+    page = open_page(replace(view, collectives=(replace(view.collectives[0], variants=()),)))
+    assert count(page, "#graph .node") == 4
+    assert count(page, "#graph .outline") == 1
+    assert status(page) == "There is no schedule to show."
+    page.keyboard.press("b")
+    page.keyboard.press(" ")
+    page.keyboard.press("r")
+
+
 def test_a_chunk_is_followed_from_its_origin_and_a_reduction_along_its_tree(open_page: Open) -> None:
     page = open_page(two_variants())
     page.locator("#chunk").select_option("2")
