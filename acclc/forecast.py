@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +13,7 @@ from acclc.ir.problem import Problem
 from acclc.ir.result import Bound
 from acclc.packings import packing_words
 from acclc.simulate import Baseline, baselines, shard_bytes, simulate
-from acclc.view.model import ViewCollective, ViewInput, ViewTimes, ViewVariant
+from acclc.view.model import ViewCollective, ViewHeadroom, ViewInput, ViewTimes, ViewVariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +97,45 @@ def forecast(collective: CompiledCollective, variants: Iterable[Variant], sizes:
             yield Forecast(collective.name, baseline.name, size, timeline.seconds, least, timeline.limiting)
 
 
-def view_input(
-    name: str, chosen: Sequence[tuple[CompiledCollective, tuple[Variant, ...]]], sizes: Sequence[int]
-) -> ViewInput:
-    """Gather what the page and the trace show, with times simulated at each S of ``sizes`` (bytes)."""
-    return ViewInput(name, tuple(_view_collective(c, variants, sizes) for c, variants in chosen))
+Chosen = Sequence[tuple[CompiledCollective, tuple[Variant, ...]]]
+"""Collectives with those of their variants that are shown."""
+
+
+def view_input(name: str, chosen: Chosen, sizes: Sequence[int], *, headroom: bool = False) -> ViewInput:
+    """Gather what the page and the trace show, with times simulated at each S of ``sizes`` (bytes).
+
+    ``headroom``: ring, tree and the bound at each size too, for the page to compare with.
+    """
+    return ViewInput(name, tuple(_view_collective(c, variants, sizes, headroom) for c, variants in chosen))
+
+
+def side_by_side(views: Sequence[ViewInput]) -> ViewInput:
+    """Return what a page shows of one artefact, or of several to compare."""
+    if len(views) == 1:
+        return views[0]
+    collectives = (replace(c, artefact=view.name) for view in views for c in view.collectives)
+    return ViewInput(" and ".join(dict.fromkeys(v.name for v in views)), tuple(collectives))
 
 
 def _view_collective(
-    collective: CompiledCollective, variants: Iterable[Variant], sizes: Sequence[int]
+    collective: CompiledCollective, variants: Iterable[Variant], sizes: Sequence[int], headroom: bool
 ) -> ViewCollective:
-    proof = collective.proof
+    problem, proof = collective.problem, collective.proof
     return ViewCollective(
-        problem=collective.problem,
+        problem=problem,
         bound=proof.bound,
         status=proof.status,
-        variants=tuple(_view_variant(collective.problem, v, sizes) for v in variants),
+        variants=tuple(_view_variant(problem, v, sizes) for v in variants),
         excluded=proof.excluded,
         notes=(*packing_words(collective), *proof.notes),
+        headroom=tuple(_view_headroom(problem, proof.bound, size) for size in sizes) if headroom else (),
     )
+
+
+def _view_headroom(problem: Problem, bound: Bound, size: int) -> ViewHeadroom:
+    shard = shard_bytes(problem, size)
+    others = tuple((b.name, b.timeline.seconds) for b in baselines(problem, shard))
+    return ViewHeadroom(shard, bound_seconds(problem, bound, size), others)
 
 
 def _view_variant(problem: Problem, variant: Variant, sizes: Sequence[int]) -> ViewVariant:
@@ -125,6 +145,9 @@ def _view_variant(problem: Problem, variant: Variant, sizes: Sequence[int]) -> V
         kernel_source=variant.source,
         min_bytes=variant.min_bytes,
         max_bytes=variant.max_bytes,
+        by_name=variant.min_bytes is None and variant.max_bytes is None,
+        program=variant.program,
+        solve_seconds=variant.solve_seconds or None,
     )
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from acclc.cli.common import artefact_argument, load_any, only_option, select, topology_option, write_text
+from acclc.cli.common import load_any, only_option, select, topology_option, write_text
 from acclc.cli.failures import OK
-from acclc.cli.sizes import SIZE
+from acclc.cli.sizes import PAGE_SIZES, SIZE
 
 if TYPE_CHECKING:
     from acclc.artefact import CompiledCollective, Variant
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@artefact_argument
+@click.argument("artefacts", metavar="ARTEFACT [ARTEFACT]", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     "sizes",
     type=SIZE,
     multiple=True,
-    default=("64KiB", "64MiB"),
-    show_default=True,
+    default=PAGE_SIZES,
+    show_default="64KiB, 64MiB",
     help="S in bytes for which times are drawn; may be given several times.",
 )
 @click.option("--measured", is_flag=True, help="Run it on the CPU at these sizes, and draw what happened, too.")
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @only_option
 @topology_option
 def command(
-    artefact: Path,
+    artefacts: tuple[Path, ...],
     output: Path | None,
     sizes: tuple[int, ...],
     measured: bool,
@@ -47,19 +47,28 @@ def command(
     only: str | None,
     topology: str | None,
 ) -> int:
-    """Write the schedules of ARTEFACT as one interactive page that opens offline; with --text, as a table of steps."""
+    """Write the schedules of ARTEFACT as one interactive page that opens offline; of two, side by side.
+
+    With --text, print them as a table of steps.
+    """
     if text:
-        return _show_text(artefact, output or Path("-"), only, topology)
-    from acclc.forecast import view_input
+        return _show_text(artefacts, output or Path("-"), only, topology)
+    from acclc.forecast import side_by_side, view_input
     from acclc.view.page import render_page
 
-    loaded = load_any(artefact, topology)
-    chosen = select(loaded, only)
-    view = view_input(loaded.name, chosen, sizes)
-    if measured:
-        view = _with_measured(view, artefact, chosen, sizes)
-    page = render_page(view)
-    target = output if output is not None else artefact.with_name(f"{artefact.name}.html")
+    if len(artefacts) > 2:
+        raise click.UsageError("a page shows one artefact, or two side by side")
+    loaded = [load_any(artefact, topology) for artefact in artefacts]
+    names = [artefact.name for artefact in loaded]
+    if len(set(names)) < len(names):
+        names = [str(artefact) for artefact in artefacts]
+    views = []
+    for name, folder, artefact in zip(names, artefacts, loaded, strict=True):
+        chosen = select(artefact, only)
+        view = view_input(name, chosen, sizes, headroom=True)
+        views.append(_with_measured(view, folder, chosen, sizes) if measured else view)
+    page = render_page(side_by_side(views))
+    target = output if output is not None else artefacts[0].with_name(f"{artefacts[0].name}.html")
     write_text(target, page)
     if str(target) != "-":
         click.echo(f"{target}: open it in a browser")
@@ -82,7 +91,7 @@ def _with_measured(
     return view
 
 
-def _show_text(artefact: Path, output: Path, only: str | None, topology: str | None) -> int:
+def _show_text(artefacts: tuple[Path, ...], output: Path, only: str | None, topology: str | None) -> int:
     import shutil
 
     from acclc.cli.tables import schedule_title
@@ -90,7 +99,8 @@ def _show_text(artefact: Path, output: Path, only: str | None, topology: str | N
 
     width = shutil.get_terminal_size().columns
     lines: list[str] = []
-    for collective, variants in select(load_any(artefact, topology), only):
+    shown = [part for artefact in artefacts for part in select(load_any(artefact, topology), only)]
+    for collective, variants in shown:
         for variant in variants:
             lines += [
                 schedule_title(collective, variant),

@@ -24,3 +24,5 @@ class _Size(click.ParamType[int]):
 
 SIZE = _Size()
 """A click type: bytes."""
+PAGE_SIZES = (64 << 10, 64 << 20)
+"""S for which a page has times, where nothing else is asked for."""

@@ -6,7 +6,7 @@ They are reports: the verifier recomputes what is claimed. Seconds are per byte 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import floor
+from math import lcm
 
 from acclc.ir.problem import LinkId, Problem
 from acclc.ir.schedule import Schedule
@@ -15,13 +15,15 @@ from acclc.view.model import ViewTimes
 
 def step_loads(problem: Problem, schedule: Schedule) -> tuple[dict[LinkId, Fraction], ...]:
     """For each step (or level), the shards (sum of weights of chunks) that each used link carries."""
-    loads: tuple[dict[LinkId, Fraction], ...] = tuple({} for _ in range(schedule.steps))
+    weights = [c.weight for c in schedule.chunks]
+    denominator = lcm(*(w.denominator for w in weights))  # sums of whole numbers: fractions take ten times as long
+    whole = [int(w * denominator) for w in weights]
+    loads: tuple[dict[LinkId, int], ...] = tuple({} for _ in range(schedule.steps))
     for transfer in schedule.transfers:
-        weight = schedule.chunks[transfer.chunk].weight
         load = loads[transfer.step]
         for link in transfer.path:
-            load[link] = load.get(link, Fraction(0)) + weight
-    return loads
+            load[link] = load.get(link, 0) + whole[transfer.chunk]
+    return tuple({link: Fraction(load, denominator) for link, load in step.items()} for step in loads)
 
 
 def step_seconds(problem: Problem, schedule: Schedule) -> tuple[Fraction, ...]:
@@ -64,7 +66,8 @@ def link_utilisation(problem: Problem, schedule: Schedule) -> tuple[Fraction, ..
 
 def nanoseconds(seconds: Fraction | float) -> int:
     """Whole nanoseconds, rounded down: intervals that touch still touch, and none that did not overlap do."""
-    return floor(Fraction(seconds) * 10**9)
+    exact = Fraction(seconds)
+    return exact.numerator * 10**9 // exact.denominator
 
 
 def times_in_nanoseconds(times: ViewTimes) -> tuple[tuple[int, int, int], ...]:

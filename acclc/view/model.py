@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from acclc.ir.problem import Problem
+from acclc.ir.program import Program
 from acclc.ir.result import Bound, Excluded, Status
 from acclc.ir.schedule import Schedule, TransferId
 
@@ -94,11 +95,26 @@ class ViewVariant:
     kernel_lines: tuple[tuple[int, int], ...] = ()
     min_bytes: int | None = None
     max_bytes: int | None = None
+    by_name: bool = False
+    """No call chooses it: it is there for whoever names it."""
+    program: Program | None = None
+    solve_seconds: float | None = None
+    """How long the search for it took, where that is known: an artefact that was read back does not say."""
 
     @property
     def name(self) -> str:
         """The id that is shown."""
         return self.id or self.schedule.id
+
+
+@dataclass(frozen=True, slots=True)
+class ViewHeadroom:
+    """What to compare with at one size: no schedule is faster than ``bound_seconds``, and what known shapes take."""
+
+    shard_bytes: int
+    bound_seconds: Fraction
+    others: tuple[tuple[str, Fraction], ...] = ()
+    """(name, seconds), as ``ring`` or ``tree``; empty where the topology has none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,9 @@ class ViewCollective:
     variants: tuple[ViewVariant, ...]
     excluded: tuple[Excluded, ...] = ()
     notes: tuple[str, ...] = ()
+    headroom: tuple[ViewHeadroom, ...] = ()
+    artefact: str = ""
+    """Where it comes from, if several are shown side by side."""
 
 
 @dataclass(frozen=True, slots=True)

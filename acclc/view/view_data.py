@@ -5,8 +5,7 @@ The format itself is in :mod:`acclc.view.view_format`.
 
 from __future__ import annotations
 
-import zlib
-from base64 import b64encode
+from collections import Counter
 from fractions import Fraction
 
 import msgspec
@@ -16,6 +15,7 @@ from acclc.ir.result import Certificate
 from acclc.simulate import size_bytes
 from acclc.view.figures import (
     link_utilisation,
+    nanoseconds,
     step_loads,
     step_seconds,
     time_per_byte,
@@ -25,6 +25,7 @@ from acclc.view.kernel_lines import transfer_lines
 from acclc.view.lanes import assign_lanes
 from acclc.view.layout import lay_out
 from acclc.view.model import ViewCollective, ViewInput, ViewTimes, ViewVariant
+from acclc.view.packed import pack, pack_program
 from acclc.view.proof import proof_drawing
 from acclc.view.view_format import (
     VIEW_FORMAT,
@@ -36,6 +37,7 @@ from acclc.view.view_format import (
     ClassData,
     CollectiveData,
     ExcludedData,
+    HeadroomData,
     KernelData,
     LinkData,
     NodeData,
@@ -137,6 +139,16 @@ def _collective(collective: ViewCollective, topology: int) -> CollectiveData:
         bound=_bound(collective),
         excluded=tuple(ExcludedData(e.chunks, e.steps, e.rounds, exclusion_words(e)) for e in collective.excluded),
         notes=collective.notes,
+        artefact=collective.artefact,
+        headroom=tuple(
+            HeadroomData(
+                h.shard_bytes,
+                nanoseconds(h.bound_seconds),
+                tuple(name for name, _ in h.others),
+                tuple(nanoseconds(seconds) for _, seconds in h.others),
+            )
+            for h in collective.headroom
+        ),
         variants=tuple(_variant(collective, v) for v in collective.variants),
     )
 
@@ -186,6 +198,9 @@ def _variant(collective: ViewCollective, variant: ViewVariant) -> VariantData:
         optimal=schedule.optimal,
         limit=limit_words(problem, schedule),
         sizes=range_words(variant),
+        min_bytes=None if variant.by_name else variant.min_bytes or 0,
+        max_bytes=variant.max_bytes,
+        solve_seconds=variant.solve_seconds,
         chunks=_chunks(collective, variant),
         transfers=TransferColumns(
             chunk=tuple(t.chunk for t in schedule.transfers),
@@ -204,6 +219,7 @@ def _variant(collective: ViewCollective, variant: ViewVariant) -> VariantData:
         utilisation=tuple(round(float(b), 4) for b in link_utilisation(problem, schedule)),
         times=tuple(_times(problem, variant, t) for t in variant.times),
         kernel=_kernel(variant),
+        program=pack_program(variant.program) if variant.program else None,
     )
 
 
@@ -231,6 +247,7 @@ def _steps(problem: Problem, variant: ViewVariant) -> tuple[StepData, ...]:
     schedule = variant.schedule
     seconds = step_seconds(problem, schedule)
     total = sum(seconds, Fraction(0))
+    count = Counter(t.step for t in schedule.transfers)
     steps = []
     for number, load in enumerate(step_loads(problem, schedule)):
         links = tuple(sorted(load))
@@ -240,7 +257,7 @@ def _steps(problem: Problem, variant: ViewVariant) -> tuple[StepData, ...]:
             StepData(
                 rounds=0 if schedule.pipelined else schedule.rounds[number],
                 share=round(float(length / total), 6) if total else 0.0,
-                transfers=sum(t.step == number for t in schedule.transfers),
+                transfers=count[number],
                 links=links,
                 load=tuple(round(float(f), 4) for f in full),
             )
@@ -264,6 +281,7 @@ def _times(problem: Problem, variant: ViewVariant, times: ViewTimes) -> TimesDat
     size = size_bytes(problem, times.shard_bytes)
     return TimesData(
         shard_bytes=times.shard_bytes,
+        size_bytes=size,
         size=size_words(size),
         measured=times.measured,
         total_ns=total,
@@ -284,7 +302,7 @@ def _kernel(variant: ViewVariant) -> KernelData | None:
     return KernelData(
         lines=source.count("\n") + (not source.endswith("\n")),
         bytes=len(data),
-        zlib=b64encode(zlib.compress(data, 9)).decode("ascii"),
+        zlib=pack(data),
         line=tuple(line for line, _ in lines),
         transfer=tuple(transfer for _, transfer in lines),
     )

@@ -1,4 +1,4 @@
-"""The format of view.json, version 1: what a page is drawn from.
+"""The format of view.json, version 2: what a page is drawn from.
 
 Lists of like things (chunks, transfers, outputs, times) are columns: one array a field, indexed by id. Exact
 numbers are strings of fractions, times are whole nanoseconds, rates are GB/s (1e9 bytes), sizes are bytes.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 VIEW_FORMAT = "acclc-view"
-VIEW_VERSION = 1
+VIEW_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,7 @@ class TimesData:
     """
 
     shard_bytes: int
+    size_bytes: int
     size: str
     measured: bool
     total_ns: int
@@ -162,6 +163,54 @@ class KernelData:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationColumns:
+    """The operations of a block, in order. ``sources`` and ``target`` index ``ProgramText.extents`` (-1: none)."""
+
+    id: tuple[int, ...]
+    kind: tuple[str, ...]
+    step: tuple[int, ...]
+    transfer: tuple[int, ...]
+    peer: tuple[int, ...]
+    sources: tuple[tuple[int, ...], ...]
+    target: tuple[int, ...]
+    after: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockData:
+    """A block: the link that it sends on, or -1."""
+
+    link: int
+    operations: OperationColumns
+
+
+@dataclass(frozen=True, slots=True)
+class RankData:
+    """What one rank does."""
+
+    rank: int
+    slots: int
+    blocks: tuple[BlockData, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramText:
+    """A Program as the page shows it; ``extents`` are in words."""
+
+    ranks: tuple[RankData, ...]
+    extents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramData:
+    """A :class:`ProgramText` as JSON, packed (zlib, base64): it is read when somebody looks."""
+
+    blocks: int
+    operations: int
+    zlib: str
+
+
+@dataclass(frozen=True, slots=True)
 class VariantData:
     """One schedule."""
 
@@ -177,6 +226,10 @@ class VariantData:
     optimal: tuple[str, ...]
     limit: str
     sizes: str
+    min_bytes: int | None
+    """It is chosen for S from here on; None: never."""
+    max_bytes: int | None
+    solve_seconds: float | None
     chunks: ChunkColumns
     transfers: TransferColumns
     outputs: OutputColumns
@@ -185,6 +238,7 @@ class VariantData:
     """For each link, the part of the time in which it is busy."""
     times: tuple[TimesData, ...]
     kernel: KernelData | None
+    program: ProgramData | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +285,16 @@ class ExcludedData:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadroomData:
+    """At one size: no schedule is faster than ``bound_ns``; ``names`` take ``ns``."""
+
+    shard_bytes: int
+    bound_ns: int
+    names: tuple[str, ...]
+    ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CollectiveData:
     """One collective with its variants."""
 
@@ -246,6 +310,9 @@ class CollectiveData:
     bound: BoundData
     excluded: tuple[ExcludedData, ...]
     notes: tuple[str, ...]
+    artefact: str
+    """Empty where the page shows one artefact."""
+    headroom: tuple[HeadroomData, ...]
     variants: tuple[VariantData, ...]
 
 

@@ -157,6 +157,8 @@ def gap_words(problem: Problem, schedule: Schedule, bound: Bound) -> str:
 
 def range_words(variant: ViewVariant) -> str:
     """For which sizes a variant is chosen."""
+    if variant.by_name:
+        return "by name only"
     low, high = variant.min_bytes or 0, variant.max_bytes
     if low == 0 and high is None:
         return "all sizes"

@@ -4,25 +4,25 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * @param {string} tag @param {Record<string, any>} [attributes] `class`, `on...` listeners, `data-*`, properties
- * @param {...(Node|string|null|false)} children @returns {HTMLElement}
+ * @param {...(Node|string|null|false|undefined)} children @returns {HTMLElement}
  */
 export function html(tag, attributes = {}, ...children) {
   return /** @type {HTMLElement} */ (fill(document.createElement(tag), attributes, children));
 }
 
-/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null|false)} children */
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null|false|undefined)} children */
 export function svg(tag, attributes = {}, ...children) {
   return /** @type {SVGElement} */ (fill(document.createElementNS(SVG, tag), attributes, children));
 }
 
-/** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null|false)[]} children */
+/** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null|false|undefined)[]} children */
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  for (const child of children) if (child !== null && child !== false) element.append(child);
+  for (const child of children) if (child !== null && child !== false && child !== undefined) element.append(child);
   return element;
 }
 

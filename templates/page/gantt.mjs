@@ -5,7 +5,8 @@ import { linkName } from "./model.mjs";
 
 const TICKS = 22; // height of the time axis
 const AXIS = 38; // with the names of the steps
-const LANE = 15; // height of a lane
+const LANE = 15; // height of a lane, where a link has few
+const LABELLED = 12; // lower lanes have no words
 const GAP = 4; // between rows
 
 /**
@@ -15,6 +16,16 @@ const GAP = 4; // between rows
  * @typedef {{background: string, text: string, faint: string, line: string, accent: string, band: string}} Inks
  */
 
+/** Height of a lane: many on one link are drawn lower. Pure. @param {number} lanes @returns {number} */
+export function laneHeight(lanes) {
+  return lanes <= 4 ? LANE : Math.max(4, Math.round((4 * LANE) / lanes));
+}
+
+/** @param {{lanes: number}} row @returns {number} */
+function rowHeight(row) {
+  return row.lanes * laneHeight(row.lanes);
+}
+
 /**
  * Top and height of each row. Pure.
  * @param {{lanes: number}[]} rows @returns {{tops: number[], height: number}}
@@ -23,7 +34,7 @@ export function rowPlaces(rows) {
   let y = 0;
   const tops = rows.map((row) => {
     const top = y;
-    y += row.lanes * LANE + GAP;
+    y += rowHeight(row) + GAP;
     return top;
   });
   return { tops, height: y };
@@ -36,14 +47,24 @@ export function rowPlaces(rows) {
  * @returns {{row: number, transfer: number|null}|null}
  */
 export function hitTest(rows, tops, y, time, slack) {
-  let row = tops.length - 1;
-  while (row >= 0 && tops[row] > y) row -= 1;
-  if (row < 0 || y >= tops[row] + rows[row].lanes * LANE + GAP) return null;
-  const lane = Math.floor((y - tops[row]) / LANE);
+  const row = rowAt(tops, y);
+  if (row < 0 || y >= tops[row] + rowHeight(rows[row]) + GAP) return null;
+  const lane = Math.floor((y - tops[row]) / laneHeight(rows[row].lanes));
   const { link, bars } = rows[row];
   const bar = bars.find((t) =>
     t.lanes[t.path.indexOf(link)] === lane && t.start - slack <= time && time < Math.max(t.sent, t.start + slack) + slack);
   return { row, transfer: bar ? bar.id : null };
+}
+
+/** The last row that begins at or above a place. Pure. @param {number[]} tops @param {number} y @returns {number} -1: none */
+export function rowAt(tops, y) {
+  let [low, high] = [-1, tops.length - 1];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (tops[middle] <= y) low = middle;
+    else high = middle - 1;
+  }
+  return low;
 }
 
 export class GanttView {
@@ -53,10 +74,13 @@ export class GanttView {
     this.canvas = /** @type {HTMLCanvasElement} */ (scroller.querySelector("canvas"));
     this.spacer = /** @type {HTMLElement} */ (scroller.querySelector(".spacer"));
     this.events = events;
+    /** @type {Model|null} */
+    this.model = null;
     this.zoom = 1;
     this.left = 0; // first visible moment, ns
     this.dragging = false;
     scroller.addEventListener("scroll", () => this.paint());
+    scroller.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("pointermove", (event) => this.move(event));
     this.canvas.addEventListener("pointerup", () => { this.dragging = false; });
@@ -64,12 +88,14 @@ export class GanttView {
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
-  /** @param {Model} model @param {Inks} inks */
-  draw(model, inks) {
+  /** @param {Model} model @param {Inks} inks @param {import("./model.mjs").Row[]} rows to show @param {number} total length of the axis, ns */
+  draw(model, inks, rows, total) {
     if (model !== this.model) [this.zoom, this.left] = [1, 0];
     this.model = model;
     this.inks = inks;
-    const { tops, height } = rowPlaces(model.rows);
+    this.rows = rows;
+    this.total = total;
+    const { tops, height } = rowPlaces(rows);
     this.tops = tops;
     this.spacer.style.height = `${height + AXIS}px`;
     const ratio = window.devicePixelRatio || 1;
@@ -82,7 +108,8 @@ export class GanttView {
     this.pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.pen.font = "11px system-ui, sans-serif";
-    const widest = Math.max(0, ...model.rows.map((row) => this.pen.measureText(linkName(model, row.link)).width));
+    const longest = rows.map((row) => linkName(model, row.link)).reduce((a, b) => (b.length > a.length ? b : a), "");
+    const widest = this.pen.measureText(longest).width;
     this.labels = Math.min(Math.ceil(widest) + 18, this.width * 0.3);
     this.paint();
   }
@@ -101,12 +128,12 @@ export class GanttView {
   /** @param {number} x @returns {number} */
   time(x) {
     const time = this.left + ((x - this.labels) / (this.width - this.labels - 10)) * this.span();
-    return Math.min(Math.max(time, 0), this.model.total);
+    return Math.min(Math.max(time, 0), this.total);
   }
 
   /** @returns {number} how many ns are in view */
   span() {
-    return this.model.total / this.zoom;
+    return this.total / this.zoom;
   }
 
   paint() {
@@ -119,10 +146,11 @@ export class GanttView {
     pen.beginPath();
     pen.rect(0, AXIS, this.width, this.height - AXIS);
     pen.clip();
-    this.model.rows.forEach((row, i) => {
+    for (let i = Math.max(rowAt(this.tops, scrolled), 0); i < this.rows.length; i += 1) {
       const y = this.tops[i] - scrolled + AXIS;
-      if (y < this.height && y + row.lanes * LANE + GAP > AXIS) this.paintRow(row, y);
-    });
+      if (y >= this.height) break;
+      this.paintRow(this.rows[i], y);
+    }
     pen.restore();
     this.paintAxis();
     this.paintPlayhead();
@@ -130,11 +158,11 @@ export class GanttView {
 
   /** Shade every other step, and name each where it begins. */
   paintSteps() {
-    const { stepStarts, total } = this.model;
+    const { stepStarts } = this.model;
     const pen = this.pen;
     stepStarts.forEach((start, i) => {
       const from = Math.max(this.x(start), this.labels);
-      const to = Math.min(this.x(stepStarts[i + 1] ?? total), this.width);
+      const to = Math.min(this.x(stepStarts[i + 1] ?? this.model.total), this.width);
       if (i % 2 === 1 && to > from) {
         pen.fillStyle = this.inks.band;
         pen.fillRect(from, TICKS, to - from, this.height - TICKS);
@@ -150,47 +178,49 @@ export class GanttView {
     pen.font = `${bright ? "600 " : ""}11px system-ui, sans-serif`;
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    pen.fillText(linkName(this.model, row.link), this.labels - 8, y + (row.lanes * LANE) / 2, this.labels - 12);
+    pen.fillText(linkName(this.model, row.link), this.labels - 8, y + rowHeight(row) / 2, this.labels - 12);
     pen.strokeStyle = this.inks.line;
     pen.lineWidth = 1;
     pen.beginPath();
-    pen.moveTo(this.labels, Math.round(y + row.lanes * LANE + GAP / 2) + 0.5);
-    pen.lineTo(this.width, Math.round(y + row.lanes * LANE + GAP / 2) + 0.5);
+    pen.moveTo(this.labels, Math.round(y + rowHeight(row) + GAP / 2) + 0.5);
+    pen.lineTo(this.width, Math.round(y + rowHeight(row) + GAP / 2) + 0.5);
     pen.stroke();
     pen.save();
     pen.beginPath();
     pen.rect(this.labels, 0, this.width - this.labels, this.height);
     pen.clip();
-    for (const transfer of row.bars) this.paintBar(transfer, row.link, y);
+    for (const transfer of row.bars) this.paintBar(transfer, row, y);
     pen.restore();
   }
 
-  /** @param {import("./model.mjs").Transfer} transfer @param {number} link @param {number} y */
-  paintBar(transfer, link, y) {
+  /** @param {import("./model.mjs").Transfer} transfer @param {import("./model.mjs").Row} row @param {number} y */
+  paintBar(transfer, row, y) {
     const left = this.x(transfer.start);
     const width = Math.max(this.x(transfer.sent) - left - 1, 1.5);
     if (left > this.width || left + width < this.labels) return;
     const pen = this.pen;
-    const top = y + transfer.lanes[transfer.path.indexOf(link)] * LANE + 1;
+    const lane = laneHeight(row.lanes);
+    const top = y + transfer.lanes[transfer.path.indexOf(row.link)] * lane + 1;
+    const height = lane - (lane < LABELLED ? 1 : 2);
     const chunk = this.model.chunks[transfer.chunk];
     const colour = originColour(chunk.origin, this.model.origins);
     const hover = transfer.id === this.state.hover;
     pen.globalAlpha = this.state.chosen && !this.state.chosen.has(transfer.id) && !hover ? 0.13 : 1;
     pen.fillStyle = colour;
     pen.beginPath();
-    pen.roundRect(left, top, width, LANE - 2, Math.min(3, width / 2));
+    pen.roundRect(left, top, width, height, Math.min(lane < LABELLED ? 1 : 3, width / 2));
     pen.fill();
-    if (transfer.operands.length > 1 && width > 6) this.hatch(left, top, width, textOn(colour));
+    if (transfer.operands.length > 1 && width > 6 && lane >= LABELLED) this.hatch(left, top, width, textOn(colour));
     if (hover) {
       pen.strokeStyle = this.inks.text;
       pen.lineWidth = 2;
       pen.stroke();
     }
     pen.font = "10px system-ui, sans-serif";
-    if (width > pen.measureText(chunk.label).width + 5) {
+    if (lane >= LABELLED && width > pen.measureText(chunk.label).width + 5) {
       pen.fillStyle = textOn(colour);
       pen.textAlign = "center";
-      pen.fillText(chunk.label, left + width / 2, top + (LANE - 2) / 2 + 0.5);
+      pen.fillText(chunk.label, left + width / 2, top + height / 2 + 0.5);
     }
     pen.globalAlpha = 1;
   }
@@ -279,7 +309,7 @@ export class GanttView {
     if (y < AXIS || !this.model) return null;
     const slack = (2 / (this.width - this.labels - 10)) * this.span();
     const time = x < this.labels ? -Infinity : this.time(x);
-    return hitTest(this.model.rows, this.tops, y - AXIS + this.scroller.scrollTop, time, slack);
+    return hitTest(this.rows, this.tops, y - AXIS + this.scroller.scrollTop, time, slack);
   }
 
   /** @param {PointerEvent} event */
@@ -304,7 +334,38 @@ export class GanttView {
     }
     const hit = this.under(event);
     this.canvas.style.cursor = hit && hit.transfer !== null ? "pointer" : "default";
-    this.events.onHover(hit ? hit.transfer : null, hit ? this.model.rows[hit.row].link : null, event);
+    this.events.onHover(hit ? hit.transfer : null, hit ? this.rows[hit.row].link : null, event);
+  }
+
+  /** Up and down choose a link, Enter follows what is on it now. @param {KeyboardEvent} event */
+  key(event) {
+    const way = /** @type {Record<string, number>} */ ({ ArrowUp: -1, ArrowDown: 1 })[event.key];
+    if (!this.model || !this.rows.length || !(way || event.key === "Enter")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const current = this.rows.findIndex((row) => row.link === this.state.hoverLink);
+    if (way) {
+      const next = Math.min(Math.max(current + way, 0), this.rows.length - 1);
+      this.reveal(next);
+      this.events.onHover(null, this.rows[next].link, null);
+      return;
+    }
+    const bar = this.rows[current]?.bars.find((t) => t.start <= this.state.now && this.state.now < t.sent);
+    if (bar) this.events.onChunk(bar.chunk);
+  }
+
+  /** Bring a link's row into view, if it carries anything. @param {number} link */
+  revealLink(link) {
+    const row = this.rows.findIndex((r) => r.link === link);
+    if (row >= 0) this.reveal(row);
+  }
+
+  /** Bring a row into view. @param {number} row */
+  reveal(row) {
+    const [top, bottom] = [this.tops[row], this.tops[row] + rowHeight(this.rows[row])];
+    const { scrollTop } = this.scroller;
+    if (top < scrollTop) this.scroller.scrollTop = top;
+    else if (bottom > scrollTop + this.height - AXIS) this.scroller.scrollTop = bottom - this.height + AXIS + GAP;
   }
 
   /** Zoom around the pointer with the control key; sideways wheels move. @param {WheelEvent} event */
@@ -319,7 +380,7 @@ export class GanttView {
     } else {
       this.left += (event.deltaX / this.width) * this.span();
     }
-    this.left = Math.min(Math.max(this.left, 0), this.model.total - this.span());
+    this.left = Math.min(Math.max(this.left, 0), this.total - this.span());
     this.paint();
   }
 }

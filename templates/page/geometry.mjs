@@ -48,11 +48,14 @@ export function curvePath(curve) {
   return `M${fixed(from.x)} ${fixed(from.y)}Q${fixed(control.x)} ${fixed(control.y)} ${fixed(to.x)} ${fixed(to.y)}`;
 }
 
-/** A point part of the way along a chain of curves of equal weight. @param {Curve[]} curves @param {number} part */
-export function pointOnChain(curves, part) {
-  const place = Math.min(Math.max(part, 0), 1) * curves.length;
-  const index = Math.min(Math.floor(place), curves.length - 1);
-  return pointOn(curves[index], place - index);
+/**
+ * Where one is part of the way along a chain of curves of equal weight.
+ * @param {number} curves how many @param {number} part 0 to 1 @returns {{index: number, part: number}}
+ */
+export function chainOf(curves, part) {
+  const place = Math.min(Math.max(part, 0), 1) * curves;
+  const index = Math.min(Math.floor(place), curves - 1);
+  return { index, part: place - index };
 }
 
 /** @param {Point[]} points @returns {Point[]} their convex hull (Andrew's monotone chain) */

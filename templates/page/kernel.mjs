@@ -39,7 +39,9 @@ export class KernelView {
     this.drawn = null;
     /** @type {Element[]} */
     this.marked = [];
-    pane.addEventListener("toggle", () => { document.body.classList.toggle("wide", pane.open); this.fill(); });
+    /** @type {HTMLElement[]} */
+    this.lines = [];
+    pane.addEventListener("toggle", () => this.fill());
   }
 
   /** @param {any} kernel of the chosen variant, or null */

@@ -5,15 +5,17 @@ import { fractionValue } from "./format.mjs";
  * @typedef {{id: number, chunk: number, src: number, dst: number, path: number[], step: number,
  *   operands: number[], start: number, sent: number, arrived: number, lanes: number[]}} Transfer
  * @typedef {{rank: number, chunk: number, operands: number[], ready: number}} Output
- * @typedef {{id: number, shard: number, index: number, weight: number, origin: number, label: string, short: string}} Chunk
+ * @typedef {{id: number, shard: number, index: number, begin: number, end: number, weight: number, origin: number, label: string, short: string}} Chunk
  * @typedef {{solved: boolean, collective: any, variant: any, times: any, topology: any, transfers: Transfer[], outputs: Output[],
- *   chunks: Chunk[], total: number, stepStarts: number[], rows: Row[], origins: number}} Model
+ *   chunks: Chunk[], total: number, stepStarts: number[], rows: Row[], origins: number,
+ *   needs: Need[]}} Model
+ * @typedef {{rank: number, all: number, outputs: {ready: number, weight: number}[]}} Need  what a rank needs in all
  * @typedef {{link: number, lanes: number, bars: Transfer[]}} Row
  * @typedef {{rank: number|null, chunk: number|null}} Follow
  */
 
 export const VIEW_FORMAT = "acclc-view";
-export const VIEW_VERSION = 1;
+export const VIEW_VERSION = 2;
 
 /** @param {string} text @returns {any} the parsed view @throws when it is of another format or version */
 export function readView(text) {
@@ -25,10 +27,12 @@ export function readView(text) {
 }
 
 /** What stands for a schedule where there is none: the machine and the bound are shown all the same. */
+/** @type {any} */
 const NO_TIMES = { total_ns: 0, start_ns: [], sent_ns: [], arrived_ns: [], lanes: [] };
+/** @type {any} */
 const NO_VARIANT = {
   chunks: { shard: [], index: [], begin: [], end: [], origin: [] }, transfers: { chunk: [] }, outputs: { rank: [] }, step: [],
-  kernel: null,
+  kernel: null, program: null,
 };
 
 /**
@@ -53,15 +57,31 @@ export function buildModel(view, c, v, s) {
   }));
   const outputs = variant.outputs.rank.map((/** @type {number} */ rank, /** @type {number} */ i) => ({
     rank, chunk: variant.outputs.chunk[i], operands: variant.outputs.operands[i],
-    ready: Math.max(0, ...variant.outputs.operands[i].map((/** @type {number} */ o) => (o < 0 ? 0 : transfers[o].arrived))),
+    ready: variant.outputs.operands[i].reduce((/** @type {number} */ most, /** @type {number} */ o) =>
+      (o < 0 ? most : Math.max(most, transfers[o].arrived)), 0),
   }));
   const chunks = readChunks(variant.chunks, collective.shards);
-  const stepStarts = variant.step.map((/** @type {any} */ _, /** @type {number} */ step) =>
-    Math.min(...transfers.filter((t) => t.step === step).map((t) => t.start), times.total_ns));
+  const stepStarts = variant.step.map(() => times.total_ns);
+  for (const t of transfers) stepStarts[t.step] = Math.min(stepStarts[t.step], t.start);
   return {
     solved, collective, variant, times, topology, transfers, outputs, chunks, total: Math.max(times.total_ns, 1),
-    stepStarts, rows: ganttRows(transfers, topology), origins: 1 + Math.max(0, ...chunks.map((k) => k.origin)),
+    stepStarts, rows: ganttRows(transfers, topology), origins: 1 + chunks.reduce((most, k) => Math.max(most, k.origin), 0),
+    needs: needsOf(outputs, chunks),
   };
+}
+
+/** @param {Output[]} outputs @param {Chunk[]} chunks @returns {Need[]} */
+function needsOf(outputs, chunks) {
+  /** @type {Map<number, Need>} */
+  const needs = new Map();
+  for (const { rank, chunk, ready } of outputs) {
+    const need = needs.get(rank) ?? { rank, all: 0, outputs: [] };
+    const { weight } = chunks[chunk];
+    need.all += weight;
+    need.outputs.push({ ready, weight });
+    needs.set(rank, need);
+  }
+  return [...needs.values()];
 }
 
 /**
@@ -80,9 +100,9 @@ function readChunks(columns, shards) {
     const name = pairs ? `${sources[0]}→${targets[0]}` : String(shard);
     const index = columns.index[id];
     const parts = [...(shards.length > 1 ? [name] : []), ...(cut || shards.length === 1 ? [index] : [])];
+    const [begin, end] = [fractionValue(columns.begin[id]), fractionValue(columns.end[id])];
     return {
-      id, shard, index, origin: columns.origin[id], label: parts.join("."), short: String(pairs ? targets[0] : parts[0]),
-      weight: fractionValue(columns.end[id]) - fractionValue(columns.begin[id]),
+      id, shard, index, begin, end, weight: end - begin, origin: columns.origin[id], label: parts.join("."), short: String(pairs ? targets[0] : parts[0]),
     };
   });
 }
@@ -128,16 +148,10 @@ export function nextStop(model, now, way) {
 
 /** How much of what it needs each rank has. @param {Model} model @param {number} now @returns {Map<number, number>} */
 export function progress(model, now) {
-  /** @type {Map<number, [number, number]>} */
-  const sums = new Map();
-  for (const output of model.outputs) {
-    const sum = sums.get(output.rank) ?? [0, 0];
-    const weight = model.chunks[output.chunk].weight;
-    sum[1] += weight;
-    if (output.ready <= now) sum[0] += weight;
-    sums.set(output.rank, sum);
-  }
-  return new Map([...sums].map(([rank, [done, all]]) => [rank, all ? done / all : 1]));
+  return new Map(model.needs.map(({ rank, all, outputs }) => {
+    const done = outputs.reduce((sum, o) => (o.ready <= now ? sum + o.weight : sum), 0);
+    return [rank, all ? done / all : 1];
+  }));
 }
 
 /**

@@ -1,5 +1,6 @@
 // The panel in words: asked, bound and proof, achieved, limits, variants, excluded points, steps.
 import { html } from "./dom.mjs";
+import { drawTimes } from "./figures.mjs";
 import { percent, plural, sentence, significant } from "./format.mjs";
 import { linkName } from "./model.mjs";
 
@@ -38,6 +39,7 @@ export function drawPanel(root, collective, topology, model, state, events) {
     heading(collective, topology),
     html("p", { class: "asked" }, collective.asked),
     model?.solved && figures(collective, model),
+    model?.solved && timesSection(model),
     model?.solved && section("What limits it", html("p", {}, sentence(model.variant.limit))),
     section("Bound", ...boundWords(collective, state, events)),
     variantTable(collective, state, events),
@@ -79,7 +81,14 @@ function figures(collective, model) {
       variant.rounds_per_chunk && tile("Rounds / chunk", variant.rounds_per_chunk, "", `bound ${bound.rounds_per_chunk ?? "–"}`, met),
       tile("Steps", String(variant.steps), "", `bound ${bound.steps}`, variant.steps <= bound.steps)),
     html("p", {}, variant.gap_words,
-      variant.optimal.length > 0 && ` Proven optimal: ${variant.optimal.join(", ")}.`));
+      variant.optimal.length > 0 && ` Proven optimal: ${variant.optimal.join(", ")}.`,
+      ` Solver: ${variant.strategy}${variant.solve_seconds === null ? "" : `, ${significant(variant.solve_seconds)} s`}.`));
+}
+
+/** @param {Model} model */
+function timesSection(model) {
+  const times = drawTimes(model);
+  return times && section(`Time at ${model.times.size}`, times);
 }
 
 /** @param {any} collective @param {State} state @param {PanelEvents} events @returns {HTMLElement[]} */

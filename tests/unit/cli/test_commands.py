@@ -77,6 +77,15 @@ def test_the_same_input_gives_the_same_bytes(acclc: Invoke, source: Path, tmp_pa
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_the_page_of_a_compilation_says_how_long_each_search_took(acclc: Invoke, source: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert acclc("compile", source, "-o", tmp_path / "out", "--page", page).code == 0
+    assert re.search(r'"solve_seconds":\d', page.read_text())
+    assert acclc("show", tmp_path / "out", "-o", page).code == 0
+    assert not re.search(r'"solve_seconds":\d', page.read_text())
+    assert acclc("compile", source, "--emit", "bound", "--page", page).code == 2
+
+
 def test_an_existing_folder_is_refused_without_force(acclc: Invoke, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert acclc("compile", source, "-o", out).code == 0
@@ -226,6 +235,9 @@ def test_verify_run_simulate_show_trace(acclc: Invoke, compiled: Path, tmp_path:
     assert acclc("show", compiled, "--text", "-o", tmp_path / "p.txt").out == ""
     assert (tmp_path / "p.txt").read_text() == table
     assert "<html" in (tmp_path / "p.html").read_text()
+    assert acclc("show", compiled, compiled, "-o", tmp_path / "two.html").code == 0
+    assert (tmp_path / "two.html").read_text().count(f'"artefact":"{compiled}"') == 4
+    assert acclc("show", compiled, compiled, compiled, "-o", tmp_path / "no.html").code == 2
     assert acclc("trace", compiled, "-o", tmp_path / "t.json", "--only", "gathered").code == 0
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 

@@ -5,20 +5,27 @@ import { test } from "node:test";
 
 const load = (name) => import(`${process.env.PAGES}/${name}.mjs`);
 const colour = await load("colour");
+const figures = await load("figures");
 const format = await load("format");
 const gantt = await load("gantt");
 const geometry = await load("geometry");
 const kernel = await load("kernel");
 const model = await load("model");
+const pane = await load("pane");
 const panel = await load("panel");
 const player = await load("player");
+const program = await load("program");
+const scene = await load("scene");
 const store = await load("store");
+const tree = await load("tree");
+const graph = await load("graph");
 
 const text = readFileSync(process.env.VIEW, "utf-8");
 const view = model.readView(text);
 const ring = model.buildModel(view, 0, 0, 0);
 const chain = model.buildModel(view, 1, 0, 0);
 const star = model.buildModel(view, 2, 0, 0);
+const cluster = model.buildModel(view, 3, 0, 0);
 
 test("times and numbers as people read them", () => {
   assert.deepEqual([0, 850, 12400, 3.5e6, 12345678].map(format.formatTime), ["0 ns", "850 ns", "12.4 µs", "3.5 ms", "12.3 ms"]);
@@ -70,8 +77,7 @@ test("both directions of a link keep to their right and do not touch", () => {
   const bent = geometry.linkCurve(a, b, 0.2, 0, 0);
   assert.deepEqual(geometry.pointOn(bent, 0.5), geometry.bentMiddle(a, b, 0.2));
   assert.deepEqual(geometry.pointOn(bent, 0), a);
-  assert.deepEqual(geometry.pointOnChain([there, there], 0.5), there.from);
-  assert.deepEqual(geometry.pointOnChain([there, there], 2), there.to);
+  assert.deepEqual([0.25, 0.5, 2].map((part) => geometry.chainOf(2, part)), [{ index: 0, part: 0.5 }, { index: 1, part: 0 }, { index: 1, part: 1 }]);
   assert.match(geometry.curvePath(there), /^M10 3Q50 3 90 3$/);
 });
 
@@ -86,7 +92,7 @@ test("hulls", () => {
 });
 
 test("other data is refused", () => {
-  assert.throws(() => model.readView('{"format": "acclc-view", "version": 99}'), /version 1, the data is acclc-view 99/);
+  assert.throws(() => model.readView('{"format": "acclc-view", "version": 99}'), /version 2, the data is acclc-view 99/);
   assert.throws(() => model.readView("{}"), /acclc-view/);
   assert.equal(model.buildModel(view, 9, 0, 0), null);
 });
@@ -201,6 +207,9 @@ test("a link to the page chooses by name or number and ignores what is unknown",
   assert.deepEqual(store.stateFromHash("#collective=2&rank=2&load=step", view), { collective: 2, variant: 0, load: "step", rank: 2 });
   assert.deepEqual(store.stateFromHash("#collective=none&variant=9&time=7&chunk=99&rank=-1&theme=pink", view), { collective: 0, variant: 0 });
   assert.deepEqual(store.stateFromHash("", view), { collective: 0, variant: 0 });
+  assert.deepEqual(store.stateFromHash("#collective=3&box=5&size=0", view), { collective: 3, variant: 0, box: 5, size: 0 });
+  assert.deepEqual(store.stateFromHash("#beside=reduce_1", view),
+    { collective: 0, variant: 0, beside: true, collective1: 1, variant1: 0, size1: 1 });
 });
 
 test("the kernel is unpacked, its lines mapped both ways", async () => {
@@ -208,4 +217,151 @@ test("the kernel is unpacked, its lines mapped both ways", async () => {
   assert.equal(await kernel.unpackSource(data.zlib), "// kernel\n");
   const map = kernel.lineMap({ line: [3, 3, 9], transfer: [1, 2, 1] });
   assert.deepEqual([map.ofLine.get(3), map.ofTransfer.get(1), map.ofLine.get(4)], [[1, 2], [3, 9], undefined]);
+});
+
+test("the page begins with the variant that large calls take", () => {
+  const times = [{ size_bytes: 1000, measured: false }, { size_bytes: 10 ** 9, measured: false }];
+  const variant = (min_bytes, max_bytes) => ({ min_bytes, max_bytes, times });
+  assert.equal(store.bestVariant({ variants: [variant(0, 5000), variant(null, null), variant(5000, null)] }), 2);
+  assert.equal(store.bestVariant({ variants: [variant(0, 5000), variant(null, null)] }), 0);
+  assert.equal(store.bestVariant({ variants: [] }), 0);
+  const shown = { collectives: [{ variants: [{ times: [...times, { size_bytes: 10 ** 9, measured: true }] }] }] };
+  assert.equal(store.lastSize(shown, 0, 0), 1);
+});
+
+test("beside a schedule: the same collective of another artefact, else another variant", () => {
+  const make = (artefact, name, count) =>
+    ({ artefact, name, variants: Array.from({ length: count }, () => ({ min_bytes: 0, max_bytes: null, times: [{ size_bytes: 1, measured: false }] })) });
+  const two = { collectives: [make("a", "x", 2), make("a", "y", 1), make("b", "y", 3), make("b", "x", 1)] };
+  assert.equal(store.firstBeside(two, 0, 0).collective1, 3);
+  assert.equal(store.firstBeside(two, 1, 0).collective1, 2);
+  const one = { collectives: [make("", "x", 3)] };
+  assert.deepEqual([0, 1, 2].map((v) => store.firstBeside(one, 0, v).variant1), [1, 0, 1]);
+});
+
+test("a machine is drawn whole, by box, or one box with what it is linked to", () => {
+  const whole = scene.buildScene(ring.topology, null);
+  assert.deepEqual([whole.nodes.length, whole.edges.length, whole.byBox], [4, 8, false]);
+  assert.deepEqual([...whole.edgeOf], [0, 1, 2, 3, 4, 5, 6, 7]);
+  const boxes = scene.buildScene(cluster.topology, null);
+  assert.ok(boxes.byBox);
+  assert.deepEqual([boxes.nodes.length, boxes.edges.length], [28, 320]);
+  assert.equal(boxes.nodes[5].label, "5");
+  assert.equal(boxes.nodeOf[5 * 8 + 3], 5);
+  for (const [id, link] of cluster.topology.links.entries()) {
+    const edge = boxes.edges[boxes.edgeOf[id]];
+    const [src, dst] = [boxes.nodeOf[link.src], boxes.nodeOf[link.dst]];
+    if (src === dst) assert.equal(boxes.edgeOf[id], -1);
+    else assert.deepEqual([edge.src, edge.dst, edge.links.includes(id)], [src, dst, true]);
+  }
+  const spots = new Set(boxes.nodes.map((n) => `${n.x} ${n.y}`));
+  assert.equal(spots.size, boxes.nodes.length);
+  const inside = scene.buildScene(cluster.topology, 5);
+  assert.deepEqual([inside.nodes.length, inside.edges.length, inside.inside], [8 + 1 + 8, 32, 5]);
+  assert.equal(inside.nodeOf[4 * 8], -1);
+  assert.ok(inside.nodes.filter((n) => n.name.startsWith("rail")).every((n) => n.y < inside.nodes[0].y - 1));
+});
+
+test("several links between two boxes are one edge, with their load weighed by capacity", () => {
+  const topology = {
+    nodes: ["a.g[0]", "a.g[1]", "b.g[0]", "b.g[1]"].map((name, i) => ({ name, kind: "gpu", x: i, y: 0 })),
+    links: [{ src: 0, dst: 2, capacity_GBps: 10, bend: 0.2 }, { src: 1, dst: 3, capacity_GBps: 30, bend: 0 }, { src: 0, dst: 1, capacity_GBps: 50, bend: 0 }],
+    boxes: [{ name: "a", nodes: [0, 1] }, { name: "b", nodes: [2, 3] }],
+  };
+  const inside = scene.buildScene(topology, 0);
+  assert.deepEqual(inside.nodes.map((n) => n.name), ["a.g[0]", "a.g[1]", "b"]);
+  assert.equal(inside.edges.length, 3);
+  topology.nodes.push(...Array.from({ length: 200 }, (_, i) => ({ name: `s${i}`, kind: "switch", x: i, y: 5 })));
+  const boxes = scene.buildScene(topology, null);
+  assert.deepEqual(boxes.edges.map((e) => [e.links, e.capacity]), [[[0, 1], 40]]);
+  assert.deepEqual(scene.edgeLoads(boxes, topology, [1, 0, 0.7]), [0.25]);
+  assert.deepEqual([...scene.edgesOf(boxes, [1, 2])], [0]);
+  assert.deepEqual(scene.nodesWithin(boxes, [0, 1, 2]), [0]);
+  assert.deepEqual(scene.placeOnPath(boxes, [2, 1], 0.75), { edge: 0, part: 0.5 });
+  assert.equal(scene.placeOnPath(boxes, [2, 1], 0.25), null);
+  assert.deepEqual([scene.isDrawn(boxes, [2]), scene.isDrawn(boxes, [2, 0])], [false, true]);
+});
+
+test("of very many moving chunks some are drawn, and of more than that a part of the same", () => {
+  assert.deepEqual([1, 360, 361, 5000].map(graph.dotStride), [1, 1, 2, 16]);
+  const sampled = (stride) => Array.from({ length: 20000 }, (_, i) => i).filter((id) => graph.isSampled(id, stride));
+  assert.equal(sampled(1).length, 20000);
+  for (const stride of [2, 8, 64]) {
+    const found = sampled(stride);
+    assert.ok(Math.abs(found.length * stride / 20000 - 1) < 0.2, `${stride}: ${found.length}`);
+    const fewer = new Set(sampled(stride * 2));
+    assert.ok([...fewer].every((id) => graph.isSampled(id, stride)));
+  }
+});
+
+test("a chunk's tree: from the origin, or for a reduction to the root", () => {
+  const down = tree.chunkTree(ring, 2, null, model.followed(ring, { rank: null, chunk: 2 }));
+  assert.deepEqual(down.nodes.map((n) => [n.rank, n.level, n.own, n.final]), [[2, 0, true, true], [3, 1, false, true], [0, 2, false, true], [1, 3, false, true]]);
+  assert.deepEqual(down.edges.map((e) => [e.from, e.to]), [[0, 1], [1, 2], [2, 3]]);
+  const up = tree.chunkTree(chain, 1, null, model.followed(chain, { rank: null, chunk: 1 }));
+  assert.deepEqual(up.nodes.filter((n) => n.merges).map((n) => n.rank).sort(), [0, 1, 2]);
+  assert.deepEqual(up.nodes.filter((n) => n.final).map((n) => [n.rank, n.level]), [[0, 3]]);
+  const part = tree.chunkTree(ring, 2, 0, model.followed(ring, { rank: 0, chunk: 2 }));
+  assert.deepEqual(part.nodes.map((n) => [n.rank, n.final]), [[2, false], [3, false], [0, true]]);
+  const both = tree.chunkTree(cluster, 3, null, model.followed(cluster, { rank: null, chunk: 3 }));
+  assert.equal(both.edges.length, cluster.transfers.filter((t) => t.chunk === 3).length);
+  assert.equal(new Set(both.nodes.filter((n) => n.final).map((n) => n.rank)).size, 160);
+  for (const { from, to } of both.edges) assert.ok(both.nodes[from].level < both.nodes[to].level);
+  for (const [level, xs] of Object.entries(Object.groupBy ? Object.groupBy(both.nodes, (n) => n.level) : {})) {
+    assert.equal(new Set(xs.map((n) => n.x)).size, xs.length, level);
+  }
+});
+
+test("a rank's program, block by block, and what runs now", async () => {
+  const text = await kernel.unpackSource(chain.variant.program.zlib);
+  const packed = JSON.parse(text);
+  const words = (rank) => program.rankBlocks(packed, rank, chain).map((b) => [b.title, b.lines.map((x) => `${x.kind} ${x.words}`)]);
+  const middle = words(2).flatMap(([, lines]) => lines);
+  assert.deepEqual(middle.filter((x) => x.startsWith("send")).length, 2);
+  assert.ok(middle.some((x) => /^receive g\[3\] → slot \d+$/.test(x)), middle.join("; "));
+  assert.ok(middle.some((x) => /^send slot \d+ \+ in 0, 0 to 1\/3 → g\[1\]$/.test(x)), middle.join("; "));
+  assert.ok(words(3).some(([title]) => title.includes("g[3] → g[2]")));
+  assert.deepEqual(program.rankBlocks(packed, 9, chain), []);
+  const [transfer] = chain.transfers;
+  const line = { kind: "send", transfer: transfer.id };
+  assert.ok(program.runs(line, chain, transfer.start));
+  assert.ok(!program.runs(line, chain, transfer.sent));
+  assert.ok(program.runs({ ...line, kind: "receive" }, chain, transfer.sent));
+  assert.ok(!program.runs({ kind: "compute", transfer: -1 }, chain, 0));
+});
+
+test("times beside the bound, ring and tree; measured beside simulated", () => {
+  assert.deepEqual(figures.timeRows(ring).map((r) => [r.name, r.ns, r.kind]),
+    [["bound", 50000, "bound"], [ring.variant.id, 303000, "here"], ["ring", 700000, "other"], ["tree", 900000, "other"]]);
+  assert.deepEqual(figures.timeRows(cluster), []);
+  const measured = structuredClone(view);
+  const { times } = measured.collectives[0].variants[0];
+  times.push({ ...times[0], measured: true, total_ns: 400000 });
+  const rows = figures.timeRows(model.buildModel(measured, 0, 0, 0));
+  assert.deepEqual(rows.map((r) => r.kind), ["bound", "here", "measured", "other", "other"]);
+  assert.equal(rows[2].ns, 400000);
+});
+
+test("two schedules compared, and one chunk's data found in the other", () => {
+  const rows = new Map(figures.comparisonRows(ring, star).map(([name, ...values]) => [name, values]));
+  assert.deepEqual(rows.get("Machine"), ["ring", "star"]);
+  assert.deepEqual(rows.get("Transfers"), ["12", "6"]);
+  assert.deepEqual(rows.get("Steps"), ["3", "1"]);
+  assert.deepEqual(rows.get("Links used"), ["4 of 8", "6 of 6"]);
+  assert.deepEqual(pane.sameData(ring, 1, star), [1]);
+  assert.deepEqual(pane.sameData(ring, 3, star), []);
+  assert.deepEqual([...pane.followedThere(ring, star, { rank: 0, chunk: 1 })].map((id) => star.transfers[id].chunk), [1]);
+  assert.equal(pane.followedThere(ring, star, { rank: null, chunk: 3 }), null);
+});
+
+test("what is said of a moment", () => {
+  assert.equal(pane.statusWords(ring, { time: 0 }, null, 1), "Step 1 of 3: 4 chunks on the way");
+  assert.equal(pane.statusWords(ring, { time: 0 }, new Set([0]), 4), "Step 1 of 3: 1 chunk on the way, following 1 transfer, one in 4 drawn");
+  assert.match(pane.statusWords(ring, { time: 303000 }, null, 1), /^Done: .* in 303 µs, .* GB\/s simulated$/);
+});
+
+test("rows of many lanes are lower, and found where they are", () => {
+  assert.deepEqual([1, 4, 5, 60].map(gantt.laneHeight), [15, 15, 12, 4]);
+  assert.deepEqual([-1, 0, 9, 10, 25, 99].map((y) => gantt.rowAt([0, 10, 20], y)), [-1, 0, 0, 1, 2, 2]);
+  assert.equal(gantt.rowAt([], 3), -1);
 });

@@ -11,14 +11,26 @@ from fractions import Fraction
 
 import msgspec
 import pytest
-from view_cases import ring_all_gather, ring_reduce, star_all_gather, step_times, view_of
+from view_cases import (
+    cluster_all_reduce,
+    ring_all_gather,
+    ring_reduce,
+    star_all_gather,
+    step_times,
+    view_of,
+    with_programs,
+)
 
 from acclc.ir.problem import Problem
+from acclc.ir.program import Buffer, Extent
 from acclc.ir.schedule import Schedule
+from acclc.lower import lower_program
+from acclc.verify import check_schedule
 from acclc.view.kernel_lines import transfer_lines
 from acclc.view.model import ViewTimes
+from acclc.view.packed import extent_words, pack_program
 from acclc.view.view_data import build_view, decode_view, encode_view
-from acclc.view.view_format import VIEW_FORMAT, VIEW_VERSION
+from acclc.view.view_format import VIEW_FORMAT, VIEW_VERSION, ProgramText
 
 CASES = [ring_all_gather(4), ring_reduce(4), star_all_gather(3)]
 KERNEL = "\n".join(
@@ -163,3 +175,50 @@ def test_a_collective_without_a_schedule_is_shown_with_its_bound() -> None:
     collective = build_view(empty).collectives[0]
     assert collective.variants == ()
     assert collective.bound.proof.sets[0].nodes == (0,)
+
+
+def test_a_program_is_packed_with_every_operation_and_its_extents_in_words() -> None:
+    problem, schedule = ring_reduce(4)
+    program = lower_program(problem, schedule)
+    data = pack_program(program)
+    text = msgspec.json.decode(zlib.decompress(b64decode(data.zlib)), type=ProgramText)
+    assert (data.blocks, data.operations) == (
+        sum(len(r.blocks) for r in text.ranks),
+        sum(len(b.operations.id) for r in text.ranks for b in r.blocks),
+    )
+    for rank, shown in zip(program.ranks, text.ranks, strict=True):
+        assert (shown.rank, shown.slots) == (rank.rank, rank.slots)
+        for block, columns in zip(rank.blocks, shown.blocks, strict=True):
+            for i, operation in enumerate(block.operations):
+                o = columns.operations
+                assert (o.id[i], o.kind[i], o.step[i]) == (operation.id, operation.kind, operation.step)
+                assert (o.transfer[i], o.peer[i], o.after[i]) == (operation.transfer, operation.peer, operation.after)
+                assert tuple(text.extents[x] for x in o.sources[i]) == tuple(map(extent_words, operation.sources))
+                assert (o.target[i] < 0) == (operation.target is None)
+
+
+def test_extents_in_words() -> None:
+    third = Fraction(1, 3)
+    assert extent_words(Extent(Buffer.INPUT, 3, Fraction(0), Fraction(1))) == "in 3"
+    assert extent_words(Extent(Buffer.OUTPUT, 0, third, Fraction(1))) == "out 0, 1/3 to 1"
+    assert extent_words(Extent(Buffer.SCRATCH, 2, Fraction(0), third)) == "slot 2"
+
+
+def test_headroom_and_solver_time_are_kept_and_what_is_not_chosen_says_so() -> None:
+    view = with_programs(view_of(*CASES))
+    first = view.collectives[0]
+    unchosen = replace(first.variants[0], by_name=True, min_bytes=None, max_bytes=None)
+    view = replace(view, collectives=(replace(first, variants=(*first.variants, unchosen)),))
+    data = decode_view(encode_view(build_view(view))).collectives[0]
+    assert [(h.bound_ns, h.names, h.ns) for h in data.headroom] == [(50_000, ("ring", "tree"), (700_000, 900_000))] * 2
+    assert [h.shard_bytes for h in data.headroom] == [t.shard_bytes for t in data.variants[0].times]
+    assert [(v.sizes, v.min_bytes, v.max_bytes) for v in data.variants] == [
+        ("up to 1 MiB", 0, 1 << 20),
+        ("by name only", None, None),
+    ]
+    assert data.variants[0].solve_seconds == 0.25
+
+
+@pytest.mark.parametrize(("boxes", "per_box"), [(1, 2), (2, 4), (5, 3)])
+def test_the_all_reduce_on_boxes_that_other_tests_draw_is_sound(boxes: int, per_box: int) -> None:
+    assert check_schedule(*cluster_all_reduce(boxes, per_box)).errors == ()

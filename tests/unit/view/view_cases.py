@@ -10,7 +10,8 @@ from hand_built import both, problem_of, topology
 from acclc.ir.problem import Collective, LinkId, NodeId, Problem, Rank, Topology
 from acclc.ir.result import Bound, Cut, Excluded, LatencyBound, LongestPath, Status, ThroughputBound
 from acclc.ir.schedule import OWN, Chunk, ChunkId, Output, Schedule, Transfer, TransferId, equal_chunks
-from acclc.view.model import ViewCollective, ViewInput, ViewTimes, ViewVariant
+from acclc.lower import lower_program
+from acclc.view.model import ViewCollective, ViewHeadroom, ViewInput, ViewTimes, ViewVariant
 
 RATE = 10
 """GB/s of each link of the ring."""
@@ -152,3 +153,90 @@ def view_of(*cases: tuple[Problem, Schedule], name: str = "case", source: str = 
             for i, (problem, schedule) in enumerate(cases)
         ),
     )
+
+
+def cluster(boxes: int, per_box: int) -> Topology:
+    """Boxes with a switch each, and a rail (a switch outside) for each place in a box."""
+    ranks = boxes * per_box
+    inner = [(b * per_box + i, ranks + b, 1, 450) for b in range(boxes) for i in range(per_box)]
+    outer = [(b * per_box + i, ranks + boxes + i, 1, 50) for b in range(boxes) for i in range(per_box)]
+    machine = topology(ranks, both(inner + outer), boxes + per_box, latency_us=1, name="cluster")
+    names = [f"box[{b}].g[{i}]" for b in range(boxes) for i in range(per_box)]
+    names += [f"box[{b}].sw" for b in range(boxes)] + [f"rail[{i}]" for i in range(per_box)]
+    return replace(machine, nodes=tuple(replace(n, name=x) for n, x in zip(machine.nodes, names, strict=True)))
+
+
+def cluster_all_reduce(boxes: int, per_box: int) -> tuple[Problem, Schedule]:
+    """A chunk for each rail: reduced in every box, up a binary tree of the boxes, down, and spread in every box."""
+    machine = cluster(boxes, per_box)
+    problem = problem_of(machine, Collective.ALL_REDUCE)
+    ids = {(x.src, x.dst): x.id for x in machine.links}
+    ranks, depth = boxes * per_box, boxes.bit_length() - 1
+    transfers: list[Transfer] = []
+    outputs = []
+
+    def send(chunk: int, src: int, dst: int, over: int, step: int, operands: tuple[TransferId, ...]) -> TransferId:
+        number = TransferId(len(transfers))
+        path = (ids[NodeId(src), NodeId(over)], ids[NodeId(over), NodeId(dst)])
+        transfers.append(Transfer(number, ChunkId(chunk), Rank(src), Rank(dst), path, step, operands))
+        return number
+
+    for i in range(per_box):
+        rail = ranks + boxes + i
+        value: list[tuple[TransferId, ...]] = []
+        for b in range(boxes):
+            others = [b * per_box + j for j in range(per_box) if j != i]
+            value.append((OWN, *(send(i, g, b * per_box + i, ranks + b, 0, (OWN,)) for g in others)))
+        for b in reversed(range(1, boxes)):
+            parent = (b - 1) // 2
+            level = (b + 1).bit_length() - 1
+            up = send(i, b * per_box + i, parent * per_box + i, rail, 1 + depth - level, value[b])
+            value[parent] = (*value[parent], up)
+        have = value[:1]
+        for b in range(boxes):
+            step = depth + (b + 1).bit_length()
+            if b:
+                parent = (b - 1) // 2
+                have.append((send(i, parent * per_box + i, b * per_box + i, rail, step - 1, have[parent]),))
+            outputs.append(Output(Rank(b * per_box + i), ChunkId(i), have[b]))
+            for g in (b * per_box + j for j in range(per_box) if j != i):
+                last = send(i, b * per_box + i, g, ranks + b, step, have[b])
+                outputs.append(Output(Rank(g), ChunkId(i), (last,)))
+    order = sorted(transfers, key=lambda t: (t.step, t.id))
+    renumber = {t.id: TransferId(n) for n, t in enumerate(order)} | {OWN: OWN}
+    ordered = tuple(replace(t, id=renumber[t.id], operands=tuple(renumber[o] for o in t.operands)) for t in order)
+    results = tuple(replace(o, operands=tuple(renumber[x] for x in o.operands)) for o in outputs)
+    chunks = equal_chunks(tuple(s.id for s in problem.shards), per_box)
+    return problem, Schedule(chunks, ordered, results, (), "hand")
+
+
+def even_times(schedule: Schedule, shard_bytes: int = 10**6) -> ViewTimes:
+    """A microsecond a step, and half of one on the way."""
+    starts = tuple(Fraction(t.step, 10**6) for t in schedule.transfers)
+    sent = tuple(s + Fraction(1, 10**6) for s in starts)
+    return ViewTimes(shard_bytes, starts, sent, tuple(s + Fraction(1, 2 * 10**6) for s in sent))
+
+
+def cluster_view(boxes: int, per_box: int) -> ViewInput:
+    """A view of an all_reduce on boxes."""
+    problem, schedule = cluster_all_reduce(boxes, per_box)
+    variant = ViewVariant(schedule, (even_times(schedule),))
+    return ViewInput("cluster", (ViewCollective(problem, into_first(problem, 1), Status.FEASIBLE, (variant,)),))
+
+
+def with_programs(view: ViewInput) -> ViewInput:
+    """The same with the programs of its schedules, and a ring and a tree to compare with."""
+    return replace(view, collectives=tuple(_with_programs(c) for c in view.collectives))
+
+
+def _with_programs(collective: ViewCollective) -> ViewCollective:
+    variants = tuple(
+        replace(v, program=lower_program(collective.problem, v.schedule), solve_seconds=0.25)
+        for v in collective.variants
+    )
+    microsecond = Fraction(1, 10**6)
+    headroom = tuple(
+        ViewHeadroom(t.shard_bytes, 50 * microsecond, (("ring", 700 * microsecond), ("tree", 900 * microsecond)))
+        for t in collective.variants[0].times
+    )
+    return replace(collective, variants=variants, headroom=headroom)
