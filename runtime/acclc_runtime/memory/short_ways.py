@@ -37,6 +37,7 @@ METHODS = (
 _LETTERS = "fdeBbHhIiLlQq?"
 _METH_FASTCALL_KEYWORDS = 0x82
 
+
 def said(method: str, **words: Any) -> tuple[int, list[Any]]:
     """Return what a call says, for ``NativeComm.way``: the method's number, then a value a word."""
     return METHODS.index(method), [words.get(word) for word in _WORDS]

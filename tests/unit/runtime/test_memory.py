@@ -179,3 +179,16 @@ def test_an_array_dies_without_python_code(heap: Heap) -> None:
     finally:
         sys.setprofile(before)
     assert seen == []
+
+
+def test_long_growths_can_have_large_pages(heap: Heap) -> None:
+    """Memory and file fit to each other, wherever the growths before have ended, and the contents are the array's."""
+    large = 2 << 20
+    arrays = [heap.array((n,), np.dtype(np.int64)) for n in (100, 700_000, 1_200_000, 131_072, 900_001)]
+    for n, array in enumerate(arrays):
+        array[:] = np.arange(len(array)) + n
+    for offset, length, address in heap._pieces:
+        assert length < large or (address - offset) % large == 0
+    assert sum(length >= large for _, length, _ in heap._pieces) >= 3
+    for n, array in enumerate(arrays):
+        assert np.array_equal(array, np.arange(len(array)) + n)
