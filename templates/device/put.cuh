@@ -273,10 +273,11 @@ ACCL_INLINE void move(const Run& r, u64 length, const Targets<m>& targets, const
         reduce_items<n, final>(targets.at[0] + begin * sizeof(Item), sources, begin, end, contributors);
         return;
     }
-    // From the nearest cache to where it is wanted: a part at a time, unless it is a copy to one place.
-    enum : u64 { most = 4096 / sizeof(Item) };
-    const bool copies = n == 1 && !final;
-    alignas(64) u8 part[4096];
+    // From a near cache to where it is wanted: a part at a time, unless it is a copy to one place. What is copied as it
+    // is needs no place on the stack, and writing longer parts in turn to several places is twice as fast.
+    enum : bool { copies = n == 1 && !final };
+    enum : u64 { part_bytes = 4096, most = (copies ? 16 * part_bytes : part_bytes) / sizeof(Item) };
+    alignas(64) u8 part[part_bytes];
     for (u64 i = begin; i < end;) {
         const u64 stop = (copies && m == 1) || end - i < most ? end : i + most;
         const u8* from = sources.at[0] + i * sizeof(Item);

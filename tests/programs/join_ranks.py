@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ import numpy as np
 
 from acclc_runtime import Communicator, load
 from acclc_runtime.dtypes import bf16_to_f32, named
-from acclc_runtime.errors import AcclcRuntimeError
+from acclc_runtime.errors import AcclcRuntimeError, ArgumentError
 from acclc_runtime.manifest import ManifestCollective
 from acclc_runtime.reference import expected, random_inputs
 
@@ -38,8 +39,12 @@ def call_and_compare(
     op: str | None,
     place: str,
     seed: int,
+    said_type: str | None = "",
 ) -> str:
-    """Run one call on data that every rank can compute; return what is wrong. ``place``: private, symmetric, in."""
+    """Run one call on data that every rank can compute; return what is wrong. ``place``: private, symmetric, in.
+
+    ``said_type`` is what the call says of the type; "": ``dtype``.
+    """
     n = collective.ranks.index(comm.rank)
     every = random_inputs(collective, count, dtype, seed, op=op)
     wanted = expected(collective, every, count, dtype, op)[n]
@@ -64,7 +69,7 @@ def call_and_compare(
     mine = every[n]
     if x is not None and mine is not None:
         x[:] = mine
-    comm.collective(collective.name, x, out, op, variant=variant, dtype=dtype)
+    comm.collective(collective.name, x, out, op, variant=variant, dtype=dtype if said_type == "" else said_type)
     if wanted is not None and out is not None and not same(out, wanted, dtype):
         wrong = int((out != wanted).sum())
         return f"rank {comm.rank}: {collective.name}/{variant} {count} {dtype} {op} {place}: {wrong} wrong"
@@ -160,6 +165,89 @@ def public_methods(comm: Communicator, folder: str) -> dict[str, Any]:
     found["done"] = all(h.done() for h in handles)
     found["describe"] = comm.describe(64)
     return found
+
+
+def short_ways(comm: Communicator) -> list[str]:
+    """Make every call twice; tell of those that are wrong, or that take the long way the second time."""
+    taken: list[str] = []
+    begin = comm._begin
+
+    def counted(*arguments: Any) -> Any:
+        taken.append(arguments[0].name)
+        return begin(*arguments)
+
+    comm._begin = counted  # type: ignore[method-assign]
+    faults = []
+    for collective in comm.manifest.collectives:
+        if comm.rank not in collective.ranks:
+            continue
+        for dtype, say in (("f32", False), ("bf16", True), ("f32", True)):
+            for seed in range(2):
+                taken.clear()
+                say_type = dtype if say else None
+                op = "sum" if collective.reduces else None
+                fault = call_and_compare(
+                    comm, collective, collective.variants[0].id, 24, dtype, op, "private", seed, say_type
+                )
+                faults += [fault] if fault else []
+                if len(taken) != 1 - seed:
+                    faults.append(f"{collective.name} {dtype} {say}: call {seed} took the long way {len(taken)} times")
+    x = np.arange(8, dtype=np.int32) + comm.rank
+    for out in (np.empty(8, np.int32), comm.empty(8, np.int32), np.empty((2, 4), np.int32)):
+        x = x.reshape(out.shape)
+        for turn in range(2):
+            taken.clear()
+            if comm.all_reduce(x, "max", out) is not out or not (out == x - comm.rank + comm.world - 1).all():
+                faults.append(f"max into {out.shape}, turn {turn}")
+    if taken:
+        faults.append("the last one took the long way")
+    comm.broadcast(x if comm.rank == 1 else None, out=x)
+    taken.clear()
+    for root in (None, 1, None):
+        comm.broadcast(x if comm.rank == 1 else None, root, out=x)
+    if len(taken) != 1 or not (x.reshape(-1) == np.arange(8) + 1).all():
+        faults.append(f"broadcast in place took the long way {len(taken)} times")
+    return faults + _short_ways_that_do_not_fit(comm, taken)
+
+
+def _short_ways_that_do_not_fit(comm: Communicator, taken: list[str]) -> list[str]:
+    """What looks like a call that was made, but is another, must take the long way and be an error there."""
+    x, out = np.ones(8, np.float32), np.empty(8, np.float32)
+    for _ in range(2):
+        comm.all_reduce(x, out=out)
+    fixed = out.copy()
+    fixed.flags.writeable = False
+    faults = []
+    wrong: list[Callable[[], Any]] = [
+        lambda: comm.all_reduce(x, out=fixed),
+        lambda: comm.all_reduce(x, out=np.empty(16, np.float32)[::2]),
+        lambda: comm.all_reduce(np.ones(16, np.float32)[::2], out=out),
+        lambda: comm.all_reduce(x, out=out.view(np.int32)),
+        lambda: comm.all_reduce(x.astype(">f4"), out=out),
+        lambda: comm.all_reduce(x[:7], out=out),
+        lambda: comm.all_reduce(x[:6], out=x[2:]),
+        lambda: comm.all_reduce(x, "median", out),
+        lambda: comm.all_reduce(x, out=out, variant="none"),
+        lambda: comm.all_reduce(x, out=out, dtype="f64"),
+        lambda: comm.all_reduce(x, out=out, stream=1),
+        lambda: comm.all_reduce([1.0] * 8, out=out),
+    ]
+    for number, call in enumerate(wrong):
+        taken.clear()
+        try:
+            call()
+            faults.append(f"wrong call {number} was made")
+        except ArgumentError:
+            pass
+    for unknown in ({"outt": out}, {"x": x}):
+        try:
+            comm.all_reduce(x, **unknown)
+            faults.append("a parameter that there is not")
+        except TypeError:
+            pass
+    if "out=None" not in str(inspect.signature(comm.all_reduce)) or "reduction" not in (comm.all_reduce.__doc__ or ""):
+        faults.append("no signature")
+    return faults
 
 
 def wrong_arguments(comm: Communicator) -> list[str]:

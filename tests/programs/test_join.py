@@ -98,6 +98,10 @@ def test_methods_handles_and_repeated_calls(two: Path) -> None:
         assert [name for name, good in found.items() if not good] == []
 
 
+def test_calls_like_earlier_ones_take_the_short_way(four: Path) -> None:
+    assert not faults(rt.spawn(ranks.short_ways, 4, four, timeout_s=ranks.PATIENT_S))
+
+
 def test_calls_that_do_not_fit_are_errors_of_the_caller(two: Path) -> None:
     for told in rt.spawn(ranks.wrong_arguments, 2, two, timeout_s=ranks.PATIENT_S):
         for text, words in zip(told, WRONG, strict=True):

@@ -19,8 +19,9 @@ from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
 from acclc_runtime.memory.heap import Heap
-from acclc_runtime.memory.native import BROKEN, DONE, NO_MEMORY, NO_STAGING, NativeComm
+from acclc_runtime.memory.native import DONE, NO_MEMORY, NO_STAGING, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
+from acclc_runtime.memory.short_ways import METHODS, said
 from acclc_runtime.memory.varying_calls import VaryingCalls, addresses_of
 from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
@@ -28,6 +29,9 @@ from acclc_runtime.settings import debug_enabled, say_once
 from acclc_runtime.tuning import Choices
 
 _CLOSING_S = 0.001
+
+Way = tuple[int, list[Any]]
+"""What a call says but for its arrays: see :func:`acclc_runtime.memory.short_ways.said`."""
 
 
 class Communicator(VaryingCalls):
@@ -52,7 +56,8 @@ class Communicator(VaryingCalls):
     ) -> None:
         self._world = world
         self._manifest = world.manifest
-        super().__init__(native.call)
+        self._short = native.calls
+        """By which the short ways know the calls of this communicator; 0: by nothing."""
         self._native: NativeComm | None = native
         self._heap = heap
         self._plans = plans
@@ -68,8 +73,7 @@ class Communicator(VaryingCalls):
         self._staging: tuple[int, int] | None = None
         self._pending = 0
         self._worker: Worker | None = None
-        self._families: dict[tuple[int, str | None, str | None], int] = {}
-        self._fast: dict[tuple[str, str | None, str | None], int] = {}
+        self._families: dict[tuple[str, str | None, str | None, str | None], int] = {}
         self._own = {c.name: of_one_rank(c, world.rank) for c in self._manifest.collectives if world.rank in c.ranks}
         _ALIVE.add(self)
 
@@ -134,12 +138,9 @@ class Communicator(VaryingCalls):
 
         ``counts``, ``send_counts``, ``recv_counts``, ``check``: see :meth:`all_to_all_v`.
         """
-        if outputs is not None and dtype is None and not async_op and not told:
-            family = self._fast.get((name, op, variant))
-            if family is not None and self._call(family, inputs, outputs) == DONE:
-                return outputs
         collective = of_name(self._manifest, name)
-        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype, told)
+        way = said("collective", name=name, op=op, variant=variant, dtype=dtype)
+        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype, told, way)
 
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant that a call of S = ``nbytes`` takes, and why."""
@@ -185,7 +186,8 @@ class Communicator(VaryingCalls):
         if stream is not None:
             raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
         collective = of_kind(self._manifest, kind, root, "comm")
-        return self._begin(collective, x, out, op, async_op, variant, dtype, told)
+        way = said(kind, op=op, root=root, variant=variant, dtype=dtype) if kind in METHODS else None
+        return self._begin(collective, x, out, op, async_op, variant, dtype, told, way)
 
     def _ranks_of_kind(self, kind: str) -> int:
         return len(of_kind(self._manifest, kind, None, "comm").ranks)
@@ -200,6 +202,7 @@ class Communicator(VaryingCalls):
         variant: str | None,
         dtype: str | None,
         told: Mapping[str, Any],
+        way: Way | None,
     ) -> Any:
         """Run a call here, or where calls wait on the thread that makes them, so that they keep their order."""
         self._check_open()
@@ -212,7 +215,7 @@ class Communicator(VaryingCalls):
         def run() -> Any:
             if given is not None:
                 return self._run_varying(collective, x, out, given, op, variant, dtype)
-            return self._run(collective, x, out, op, variant, dtype)
+            return self._run(collective, x, out, op, variant, dtype, way)
 
         handle = None
         with self._order:
@@ -220,7 +223,7 @@ class Communicator(VaryingCalls):
                 if self._worker is None:
                     self._worker = Worker(f"acclc rank {self.rank}")
                 self._pending += 1
-                self._forget_short_ways()  # calls from here on have to queue up
+                self._opened().forget_ways()  # calls from here on have to queue up
                 handle = Handle(self._worker.submit(run, self._ended))
         if handle is None:
             return run()
@@ -238,9 +241,10 @@ class Communicator(VaryingCalls):
         op: str | None,
         variant_name: str | None,
         dtype: str | None,
+        way: Way | None,
     ) -> Any:
         own = self._own[collective.name]
-        given, sized_by = x, None
+        given, sized_by = (x, out), None
         if own.input_units[0] == 0:
             x, out, sized_by = self._without_input(collective, own, x, out, dtype)
         outs = None if out is None else [out]
@@ -258,8 +262,8 @@ class Communicator(VaryingCalls):
         with self._lock:
             native = self._opened()
             plan = self._plans.get(key)
-            if dtype is None:
-                self._prepare(native, collective, key, op, variant_name, given, out, checked, plan)
+            if way is not None:
+                self._prepare(native, own, key, (collective.name, checked.op, variant_name, dtype), way, given, plan)
             status = self._execute(native, plan, addresses)
         if status != DONE:
             raise self._failure(native, status)
@@ -320,33 +324,35 @@ class Communicator(VaryingCalls):
     def _prepare(
         self,
         native: NativeComm,
-        collective: ManifestCollective,
+        own: ManifestCollective,
         key: CallKey,
-        op: str | None,
-        variant: str | None,
-        x: Any,
-        out: Any,
-        checked: CheckedCall,
+        what: tuple[str, str | None, str | None, str | None],
+        way: Way,
+        given: tuple[Any, Any],
         plan: Plan,
     ) -> None:
-        """Let calls like this one take the short way, by name or kind: NumPy arrays of a one-letter type."""
-        source, target = checked.inputs[0], checked.outputs[0]
-        if source is None or target is None or not isinstance(x, np.ndarray) or not isinstance(out, np.ndarray):
+        """Let calls like this one take the short way: on NumPy arrays of a one-letter type.
+
+        ``what``: collective, operator, variant and type that the call names; ``given``: input and output.
+        """
+        reads, writes = own.input_units[0] > 0, own.output_units[0] > 0
+        source = given[0] if reads or not writes else None  # a rank that has neither is told the size by an array
+        target = given[1] if writes else None
+        arrays = [a for a in (source, target) if a is not None]
+        if len(arrays) != (1 if writes != reads else 1 + reads) or not all(isinstance(a, np.ndarray) for a in arrays):
             return
-        letter = x.dtype.char if x.dtype.kind in "fiub" else ""
+        letter = arrays[-1].dtype.char if arrays[-1].dtype.kind in "fiub" and arrays[-1].dtype.isnative else ""
         if len(letter) != 1:
             return
-        family = self._families.get((key.collective, key.op, variant))
+        family = self._families.get(what)
         if family is None:
-            own = self._own[collective.name]
-            family = native.family(collective.in_place, own.positions[0], own.input_units[0])
-            self._families[(key.collective, key.op, variant)] = family
+            units = own.input_units[0], own.output_units[0]
+            family = self._families[what] = native.family(own.in_place, own.positions[0], *units)
         with self._order:
             if self._pending == 0:
-                self._fast[(collective.name, op, variant)] = family
-                if variant is None and of_kind(self._manifest, collective.collective) is collective:
-                    self._fast_kinds[(collective.collective, op)] = family
-        native.prepare(family, letter, (source.nbytes, target.nbytes), key.in_place, plan.address)
+                native.way(*way, family)
+        sizes = (0 if source is None else source.nbytes, 0 if target is None else target.nbytes)
+        native.prepare(family, letter, sizes, key.in_place, plan.address)
 
     def _grow_staging(self, native: NativeComm, nbytes: int) -> None:
         size = 1 << max(16, (nbytes - 1).bit_length())
@@ -376,17 +382,12 @@ class Communicator(VaryingCalls):
             if native is None:
                 return
             self._why_closed = why
-            self._forget_short_ways()
-            self._call = _closed_call
+            self._short = 0
             native.close()
         while native.running:  # a thread that is on its way out
             time.sleep(_CLOSING_S)
         if self._worker is not None:
             self._worker.close()
-
-    def _forget_short_ways(self) -> None:
-        self._fast.clear()
-        self._fast_kinds.clear()
 
     def _check_open(self) -> None:
         if self._native is None:
@@ -397,8 +398,7 @@ class Communicator(VaryingCalls):
         native, self._native = self._native, None
         self._why_closed = f"this communicator belongs to process {os.getppid()}; a forked child must join by itself"
         self._lock, self._order = threading.RLock(), threading.Lock()
-        self._forget_short_ways()
-        self._call = _closed_call
+        self._short = 0
         if native is not None:
             native.disable()
 
@@ -407,10 +407,6 @@ class Communicator(VaryingCalls):
     ) -> None:
         where = f"variant {variant.id} on shared memory, protocol simple: {reason}"
         say_once(self._said, f"rank {self.rank}: {collective.name}: {checked.words(nbytes)}: {where}")
-
-
-def _closed_call(*_: object) -> int:
-    return BROKEN
 
 
 _ALIVE: weakref.WeakSet[Communicator] = weakref.WeakSet()

@@ -16,6 +16,7 @@ from acclc_runtime.memory.heap import Heap
 from acclc_runtime.memory.native import JOIN_ABI, NativeComm
 from acclc_runtime.memory.plans import Plans
 from acclc_runtime.memory.rendezvous import Card, Meeting, meet
+from acclc_runtime.memory.short_ways import with_short_ways
 from acclc_runtime.memory.tables import HEAD_BYTES, Tables, artefact_digest, lay_out
 from acclc_runtime.settings import entry_timeout_seconds, say, timeout_seconds
 from acclc_runtime.slicing import SLICE_BYTES
@@ -101,7 +102,7 @@ def _attach(
     known = World(manifest, place.rank, tuple(int(c.facts["pid"]) for c in cards), *limits)
     heap = Heap(native, place.rank, own_files[0], tables.segment_bytes[place.rank])
     plans = Plans(artefact, manifest, place.rank, tables, native, slice_bytes)
-    return Communicator(known, native, heap, plans, choices, cores)
+    return with_short_ways(Communicator)(known, native, heap, plans, choices, cores)
 
 
 def _map_all(native: NativeComm, rank: int, tables: Tables, cards: list[Card]) -> None:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from acclc_runtime.memory.native import DONE
 from acclc_runtime.memory.told_counts import split_counts
 
 
 class NamedCalls(ABC):
-    """One method a collective. Calls like an earlier one (kind, operator, type, sizes) take a short way.
-
-    ``_call(family, x, out)`` runs such a call if it was prepared, and gives the status; ``_fast_kinds`` has the
-    families.
-    """
-
-    def __init__(self, call: Callable[..., int]) -> None:
-        self._call = call
-        self._fast_kinds: dict[tuple[str, str | None], int] = {}
+    """One method a collective: the long ways (see :mod:`acclc_runtime.memory.short_ways`)."""
 
     @abstractmethod
     def _of_kind(
@@ -54,10 +45,6 @@ class NamedCalls(ABC):
         dtype: str | None = None,
     ) -> Any:
         """Return the reduction of all ranks' inputs. In place: out is x."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast_kinds.get(("all_reduce", op))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
         return self._of_kind("all_reduce", x, out, op, None, stream, async_op, variant, dtype)
 
     def all_gather(
@@ -71,10 +58,6 @@ class NamedCalls(ABC):
         dtype: str | None = None,
     ) -> Any:
         """Return all ranks' inputs, in group order. In place: x is this rank's part of out."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast_kinds.get(("all_gather", None))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
         return self._of_kind("all_gather", x, out, None, None, stream, async_op, variant, dtype)
 
     def reduce_scatter(
@@ -89,10 +72,6 @@ class NamedCalls(ABC):
         dtype: str | None = None,
     ) -> Any:
         """Return this rank's part of the reduction of all inputs. In place: out is this rank's part of x."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast_kinds.get(("reduce_scatter", op))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
         return self._of_kind("reduce_scatter", x, out, op, None, stream, async_op, variant, dtype)
 
     def all_to_all(
@@ -106,10 +85,6 @@ class NamedCalls(ABC):
         dtype: str | None = None,
     ) -> Any:
         """Part j of this rank's input becomes this rank's part of rank j's output."""
-        if out is not None and not async_op and variant is dtype is stream is None:
-            family = self._fast_kinds.get(("all_to_all", None))
-            if family is not None and self._call(family, x, out) == DONE:
-                return out
         return self._of_kind("all_to_all", x, out, None, None, stream, async_op, variant, dtype)
 
     def all_to_all_v(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from acclc_runtime.backends.cpu import _Report, load_library
 from acclc_runtime.backends.kernel_file import Report
 from acclc_runtime.errors import AcclcRuntimeError, BuildError
 
-JOIN_ABI = 2
+JOIN_ABI = 3
 _FOLDER = Path(__file__).resolve().parent.parent / "native"
 _FLAGS = ("-std=c++20",)
 
@@ -101,7 +101,9 @@ class PlanOptions(ctypes.Structure):
     )
 
 
-class _MethodDef(ctypes.Structure):
+class MethodDef(ctypes.Structure):
+    """PyMethodDef."""
+
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("method", ctypes.c_void_p),
@@ -111,7 +113,8 @@ class _MethodDef(ctypes.Structure):
 
 
 @lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL:
+def native_library() -> ctypes.CDLL:
+    """Return the library, built if need be."""
     texts = [(_FOLDER / name).read_bytes() for name in ("accl_native.h", "accl_join.h", "accl_join.cpp",
                                                         "accl_join_python.cpp")]  # fmt: skip
     text = b"\n".join(texts)
@@ -141,12 +144,18 @@ def _library() -> ctypes.CDLL:
         "accl_calls_close": (None, (pointer,)),
         "accl_calls_running": (u32, (pointer,)),
         "accl_calls_forget": (None, (pointer,)),
-        "accl_calls_family": (ctypes.c_int, (pointer, u32, u64, u64)),
+        "accl_calls_forget_ways": (None, (pointer,)),
+        "accl_calls_way": (None, (pointer, ctypes.c_int, pointer, u32)),
+        "accl_calls_family": (ctypes.c_int, (pointer, u32, u64, u64, u64)),
+        "accl_method": (pointer, (ctypes.c_int, ctypes.py_object, ctypes.c_int, pointer, pointer)),
+        "accl_arrays": (None, (pointer, pointer, ctypes.c_int, pointer, pointer, pointer)),
         "accl_calls_add": (None, (pointer, u32, u32, u64, u64, u32, pointer)),
     }
+    holding = ctypes.PyDLL(library._name, handle=library._handle)  # what calls read holding the interpreter
     for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
+        function = getattr(holding if name.startswith(("accl_calls_", "accl_method", "accl_arrays")) else library, name)
         function.restype, function.argtypes = result, arguments
+        setattr(library, name, function)
     return library
 
 
@@ -155,7 +164,7 @@ def _callable(library: ctypes.CDLL, name: str, calls: int) -> Callable[..., int]
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    method = _MethodDef.in_dll(library, name)
+    method = MethodDef.in_dll(library, name)
     made: Callable[..., int] = make(ctypes.addressof(method), calls, None)
     return made
 
@@ -164,7 +173,7 @@ class NativeComm:
     """Owns the native communicator and the mappings; gone when nobody holds it or an array in its memory."""
 
     def __init__(self, rank: int, world: int, cores: int, entry_timeout_s: float, timeout_s: float) -> None:
-        self._library = _library()
+        self._library = native_library()
         self._owner = os.getpid()
         limits = [min(int(seconds * 1e9), 2**62) for seconds in (entry_timeout_s, timeout_s)]
         self._comm: int | None = self._library.accl_comm_create(rank, world, cores, *limits)
@@ -172,8 +181,6 @@ class NativeComm:
         if not self._comm or not self._calls:
             raise MemoryError("no memory for a communicator")
         self._files: list[int] = []
-        self.call = _callable(self._library, "accl_call_method", self._calls)
-        """``call(family, input, output)``: the status of a call that was prepared; UNKNOWN where it was not."""
         self.run = _callable(self._library, "accl_run_method", self._calls)
         """``run(plan, input address, output address)``: the status of a call."""
 
@@ -204,13 +211,28 @@ class NativeComm:
         """Return the kernel that gives every rank the rows of all."""
         return int(self._library.accl_rows_kernel())
 
-    def family(self, in_place: str, position: int, input_units: int) -> int:
-        """Number what a user calls: a collective with an operator."""
+    @property
+    def calls(self) -> int:
+        """What the short ways of a communicator know its calls by."""
+        assert self._calls is not None
+        return self._calls
+
+    def family(self, in_place: str, position: int, input_units: int, output_units: int) -> int:
+        """Number what a user calls: a collective with an operator and a type."""
         code = IN_PLACE_CODES.get(in_place, 0)
-        return int(self._library.accl_calls_family(self._calls, code, position, input_units))
+        return int(self._library.accl_calls_family(self._calls, code, position, input_units, output_units))
+
+    def way(self, method: int, said: Sequence[Any], family: int) -> None:
+        """Let the short ways know what a call says, by word: None where it says nothing."""
+        words = (ctypes.py_object * len(said))(*said)
+        self._library.accl_calls_way(self._calls, method, ctypes.addressof(words), family)
+
+    def forget_ways(self) -> None:
+        """Make every call take the long way again, until it says so."""
+        self._library.accl_calls_forget_ways(self._calls)
 
     def prepare(self, family: int, format: str, sizes: tuple[int, int], in_place: bool, plan: int) -> None:
-        """Let ``call`` know a plan."""
+        """Let the short ways know a plan."""
         self._library.accl_calls_add(self._calls, family, ord(format), *sizes, int(in_place), plan)
 
     def forget(self) -> bool:

@@ -31,6 +31,8 @@ constexpr long sleep_ns = 5 * 1000 * 1000;     // at most: whoever posts wakes t
 constexpr uint64_t part_every_ns = 1000 * 1000;
 constexpr uint64_t look_every_ns = 2 * 1000 * 1000;
 constexpr uint32_t remembered_calls = 8;
+constexpr uint64_t large_page = 2 << 20;
+constexpr int collapse = 25;  // MADV_COLLAPSE, of Linux 6.1
 
 uint64_t now_ns() {
     timespec t;
@@ -661,9 +663,40 @@ char* accl_comm::address_at(uint32_t who, uint64_t offset) {
     return nullptr;
 }
 
+namespace {
+
+// Maps a part of a file so that it can have large pages, if it is that long: the address fits to the offset.
+void* map_file(int file, uint64_t offset, uint64_t length) {
+    const int protection = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_POPULATE;
+    if (length < large_page) return mmap(nullptr, length, protection, flags, file, (off_t)offset);
+    void* const got = mmap(nullptr, length + large_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (got == MAP_FAILED) return got;
+    char* const first = (char*)got;
+    const uint64_t before = (offset - (uint64_t)(uintptr_t)first) % large_page;
+    void* const at = mmap(first + before, length, protection, flags | MAP_FIXED, file, (off_t)offset);
+    if (at == MAP_FAILED) {
+        munmap(got, length + large_page);
+        return at;
+    }
+    if (before != 0) munmap(first, before);
+    munmap(first + before + length, large_page - before);
+    return at;
+}
+
+// Puts memory into large pages, where the system can: the copies of large arrays are faster by a third. All who map it
+// later have them too.
+void enlarge_pages(char* at, uint64_t length) {
+    const uint64_t before = (0 - (uint64_t)(uintptr_t)at) % large_page;
+    if (length < before + large_page) return;
+    (void)madvise(at + before, (length - before) / large_page * large_page, collapse);
+}
+
+}  // namespace
+
 void* accl_comm::map(uint32_t who, int segment, int process, uint64_t offset, uint64_t length) {
-    void* const at = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, segment, (off_t)offset);
+    void* const at = map_file(segment, offset, length);
     if (at == MAP_FAILED) return nullptr;
+    if (who == rank) enlarge_pages((char*)at, length);
     Peer& peer = peers[who];
     peer.segment = segment;
     peer.process = process;

@@ -8,7 +8,7 @@
 
 #include "accl_native.h"
 
-#define ACCL_JOIN_ABI 2
+#define ACCL_JOIN_ABI 3
 
 #ifdef __cplusplus
 extern "C" {

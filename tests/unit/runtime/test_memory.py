@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -153,6 +154,7 @@ def test_parts_of_the_heap_are_apart_and_come_back(heap: Heap) -> None:
         assert (array == turn % 251).all()
     arrays.clear()
     del made, array
+    heap.release(heap.allocate(1)[0], 1)  # takes back what the dead arrays had
     assert sum(length for _, length in heap._free) == sum(length for _, length, _ in heap._pieces)
     assert len(heap._free) == len(heap._pieces) <= 2
 
@@ -164,3 +166,29 @@ def test_a_view_keeps_its_part(heap: Heap) -> None:
     other[:] = 5
     assert (view == 3).all()
     assert other.shape == (4, 8)
+
+
+def test_an_array_dies_without_python_code(heap: Heap) -> None:
+    """Python drops a KeyboardInterrupt that comes in a finalizer, so there must be none to come in."""
+    arrays = [heap.array((100,), np.dtype(np.uint8)) for _ in range(8)]
+    seen: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: seen.append(f"{event} {frame.f_code.co_name}") if event == "call" else None)
+    try:
+        arrays.clear()
+    finally:
+        sys.setprofile(before)
+    assert seen == []
+
+
+def test_long_growths_can_have_large_pages(heap: Heap) -> None:
+    """Memory and file fit to each other, wherever the growths before have ended, and the contents are the array's."""
+    large = 2 << 20
+    arrays = [heap.array((n,), np.dtype(np.int64)) for n in (100, 700_000, 1_200_000, 131_072, 900_001)]
+    for n, array in enumerate(arrays):
+        array[:] = np.arange(len(array)) + n
+    for offset, length, address in heap._pieces:
+        assert length < large or (address - offset) % large == 0
+    assert sum(length >= large for _, length, _ in heap._pieces) >= 3
+    for n, array in enumerate(arrays):
+        assert np.array_equal(array, np.arange(len(array)) + n)
