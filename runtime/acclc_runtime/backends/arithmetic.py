@@ -39,6 +39,30 @@ def reduce_bytes(operands: Sequence[Bytes], dtype: DType, op: str | None, diviso
         return _store(total, dtype)
 
 
+_DIRECT = {"sum": np.add, "avg": np.add, "prod": np.multiply}
+
+
+def reduce_into(target: Bytes, operands: Sequence[Bytes], dtype: DType, op: str | None, divisor: int) -> None:
+    """Write what :func:`reduce_bytes` returns to ``target``, which may be one of the operands, or as long apart."""
+    if len(operands) == 1 and divisor == 1:
+        target[:] = operands[0]
+        return
+    function = _DIRECT.get(op or "") if dtype.name in ("f32", "f64") or (divisor == 1 and dtype.reducible) else None
+    if function is None or dtype.name in ("f16", "bf16") or len(operands) < 2:
+        target[:] = reduce_bytes(operands, dtype, op, divisor)
+        return
+    if any(np.may_share_memory(target, operand) for operand in operands[2:]):
+        target[:] = reduce_bytes(operands, dtype, op, divisor)
+        return
+    total = target.view(dtype.storage)
+    with np.errstate(all="ignore"):
+        function(operands[0].view(dtype.storage), operands[1].view(dtype.storage), out=total)
+        for operand in operands[2:]:
+            function(total, operand.view(dtype.storage), out=total)
+        if divisor != 1:
+            np.divide(total, total.dtype.type(divisor), out=total)
+
+
 def _load(operand: Bytes, dtype: DType) -> Values:
     values = operand.view(dtype.storage)
     if dtype.name == "bf16":

@@ -385,9 +385,11 @@ def _create(opts: Any, options: Any) -> AcclcProcessGroup:
     world, comm, why = world_of(artefact.manifest), None, ""
     if world == opts.group_size:
         seconds = wanted.timeout_s or limit.total_seconds()
-        comm = artefact.join(
+        joined = artefact.join(
             _place(opts), "memory", rank=opts.group_rank, world=world, timeout_s=seconds, entry_timeout_s=seconds
         )
+        assert isinstance(joined, Communicator)
+        comm = joined
     else:
         why = f"the artefact is for {world} ranks, this group has {opts.group_size}"
         if delegate is None:
