@@ -5,16 +5,18 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from acclc.cli.common import artefact_argument, json_option, only_option, print_json
+from acclc.cli.engines import engine_option, mpi_job
 from acclc.cli.failures import FAULT, OK
 from acclc.cli.sizes import SIZE
 
 if TYPE_CHECKING:
     from acclc_runtime.manifest import Manifest
+    from acclc_runtime.run import RunRow
 
 
 @click.command("run")
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--iters", type=click.IntRange(1, 10**6), default=1, show_default=True)
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare with the collective's definition.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@engine_option
 @only_option
 @json_option
 def command(
@@ -47,45 +50,100 @@ def command(
     iters: int,
     check: bool,
     seed: int,
+    engine: str | None,
     only: str | None,
     as_json: bool,
 ) -> int:
     """Run every variant of ARTEFACT on random data, in and out of place, and compare with the definition.
 
-    ARTEFACT may be an algorithm of MSCCL (XML): it goes through the ordinary backends.
+    ARTEFACT may be an algorithm of MSCCL (XML): it goes through the ordinary backends. On a cluster: see docs/mpi.md.
     """
-    from acclc_runtime.manifest import read_manifest
-    from acclc_runtime.run import run_checks
-
+    if engine is not None and mode is not None:
+        raise click.UsageError("--mode is for the cpu backend; leave it out with --engine")
     with ExitStack() as stack:
+        world = stack.enter_context(mpi_job()) if engine is not None else None
         folder = artefact
         if artefact.is_file():
             from acclc.cli.common import load_any
 
             beside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acclc-")))
             folder = load_any(artefact, None).save(beside / "imported")
-        manifest = read_manifest(folder)
-        rows = run_checks(
-            folder,
-            backend=backend,
-            sizes=sizes,
-            dtypes=dtypes or default_types(manifest),
-            ops=ops or default_operators(manifest),
-            iterations=iters,
-            check=check,
-            seed=seed,
-            only=only,
-            options={"mode": mode} if mode is not None else {},
-        )
-    ok = all(row.ok for row in rows)
-    if as_json:
-        print_json({"artefact": str(artefact), "backend": backend, "ok": ok, "rows": [row.to_dict() for row in rows]})
-        return OK if ok else FAULT
-    from acclc.cli.tables import print_runs
+        if world is None:
+            options = {"mode": mode} if mode is not None else {}
+            rows = _run_here(folder, backend, sizes, dtypes, ops, iters, check, seed, only, options)
+        else:
+            rows = _run_on_ranks(folder, world, sizes, dtypes, ops, iters, check, seed, only)
+        ok = all(row.ok for row in rows)
+        if as_json:
+            where = {"backend": backend} if engine is None else {"engine": engine}
+            print_json({"artefact": str(artefact), **where, "ok": ok, "rows": [row.to_dict() for row in rows]})
+            return OK if ok else FAULT
+        from acclc.cli.tables import print_runs
 
-    print_runs(rows)
-    click.echo(f"{len(rows)} runs, " + ("all right" if ok else f"{sum(not r.ok for r in rows)} WRONG"))
+        if world is None or world.Get_rank() == 0:
+            print_runs(rows)
+        click.echo(f"{len(rows)} runs, " + ("all right" if ok else f"{sum(not r.ok for r in rows)} WRONG"))
     return OK if ok else FAULT
+
+
+def _run_here(
+    folder: Path,
+    backend: str,
+    sizes: tuple[int, ...],
+    dtypes: tuple[str, ...],
+    ops: tuple[str, ...],
+    iters: int,
+    check: bool,
+    seed: int,
+    only: str | None,
+    options: dict[str, str],
+) -> list[RunRow]:
+    from acclc_runtime.manifest import read_manifest
+    from acclc_runtime.run import run_checks
+
+    manifest = read_manifest(folder)
+    return run_checks(
+        folder,
+        backend=backend,
+        sizes=sizes,
+        dtypes=dtypes or default_types(manifest),
+        ops=ops or default_operators(manifest),
+        iterations=iters,
+        check=check,
+        seed=seed,
+        only=only,
+        options=options,
+    )
+
+
+def _run_on_ranks(
+    folder: Path,
+    world: Any,
+    sizes: tuple[int, ...],
+    dtypes: tuple[str, ...],
+    ops: tuple[str, ...],
+    iters: int,
+    check: bool,
+    seed: int,
+    only: str | None,
+) -> list[RunRow]:
+    from acclc_runtime.loader import load
+    from acclc_runtime.run_ranks import run_checks_on_ranks
+
+    loaded = load(folder)
+    with loaded.join("mpi", "mpi") as comm:
+        return run_checks_on_ranks(
+            comm,
+            world.gather,
+            sizes,
+            dtypes or default_types(loaded.manifest),
+            ops or default_operators(loaded.manifest),
+            engine="mpi",
+            seed=seed,
+            iterations=iters,
+            only=only,
+            check=check,
+        )
 
 
 def default_types(manifest: Manifest) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ def reduce_bytes(operands: Sequence[Bytes], dtype: DType, op: str | None, diviso
         return _store(total, dtype)
 
 
+BLOCK_BYTES = 64 << 10
+"""Of several operands so much is reduced at a time, that the sum stays in a core's cache."""
 _DIRECT = {"sum": np.add, "avg": np.add, "prod": np.multiply}
 
 
@@ -54,13 +56,18 @@ def reduce_into(target: Bytes, operands: Sequence[Bytes], dtype: DType, op: str 
     if any(np.may_share_memory(target, operand) for operand in operands[2:]):
         target[:] = reduce_bytes(operands, dtype, op, divisor)
         return
-    total = target.view(dtype.storage)
+    whole = target.view(dtype.storage)
+    first, second, *others = (operand.view(dtype.storage) for operand in operands)
+    block = max(1, BLOCK_BYTES // dtype.item_bytes) if others else max(1, len(whole))
     with np.errstate(all="ignore"):
-        function(operands[0].view(dtype.storage), operands[1].view(dtype.storage), out=total)
-        for operand in operands[2:]:
-            function(total, operand.view(dtype.storage), out=total)
-        if divisor != 1:
-            np.divide(total, total.dtype.type(divisor), out=total)
+        for begin in range(0, len(whole), block):
+            part = slice(begin, begin + block)
+            total = whole[part]
+            function(first[part], second[part], out=total)
+            for operand in others:
+                function(total, operand[part], out=total)
+            if divisor != 1:
+                np.divide(total, total.dtype.type(divisor), out=total)
 
 
 def _load(operand: Bytes, dtype: DType) -> Values:

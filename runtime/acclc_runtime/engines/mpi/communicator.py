@@ -33,6 +33,7 @@ from acclc_runtime.memory.plans import ROWS, of_one_rank
 from acclc_runtime.memory.told_counts import ToldCounts
 from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.one_rank import without_input
+from acclc_runtime.partition import ALIGN
 from acclc_runtime.program import Program
 from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say_once
@@ -371,7 +372,8 @@ class MpiCommunicator(NamedCalls):
             check_program(program, collective, name)
             self._programs[variant.folder] = program
         item = checked.dtype.item_bytes
-        slices = plan_slices(checked.count, item, variant.longest_chunk, 1, self._world.slice_bytes).slices
+        most = self._world.slice_bytes + ALIGN * item  # so that a power of two is not cut once more, for its alignment
+        slices = plan_slices(checked.count, item, variant.longest_chunk, 1, most).slices
         lengths = None if matrix is None else lengths_of(collective, matrix)
         found = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
         if found.messages * found.slices > self._world.largest_tag:

@@ -47,6 +47,8 @@ class GroupMessages:
 
 def give_up(request: Any, receives: bool) -> None:
     """Leave a request behind; a receive is cancelled."""
+    if not request:  # it has ended
+        return
     if receives:
         request.Cancel()
     LEFT.append(request)
@@ -108,7 +110,7 @@ class HostWindow:
             ) from None
         segments = [np.frombuffer(window.Shared_query(n)[0], np.uint8) for n in range(comm.Get_size())]
         window.Lock_all()
-        segments[comm.Get_rank()][: 2 * shape.counter_bytes] = 0
+        segments[comm.Get_rank()][: shape.head_bytes] = 0
         window.Sync()
         comm.Barrier()
         self._window = window

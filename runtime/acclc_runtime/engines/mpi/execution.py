@@ -8,7 +8,7 @@ hosts are MPI's, nonblocking, so that the next slice is reduced while the last o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, Protocol
@@ -24,6 +24,10 @@ from acclc_runtime.program import Buffer, OperationKind
 
 WINDOW = 16
 """Slices that are begun at the same time: what bounds scratch, and the depth of a pipeline that runs at full rate."""
+
+
+PATIENCE = 100
+"""Rounds in which nothing goes on, after which what lies in others' slots is copied away."""
 
 
 class OddMessageError(AcclcRuntimeError):
@@ -84,6 +88,20 @@ class _Held:
     readers: int
 
 
+def _shared(tasks: Sequence[Task], near: dict[int, int]) -> dict[tuple[Place, ...], int]:
+    """Return the sources that several sends to ranks of this host have alike, and how many: they are written once."""
+    found: dict[tuple[Place, ...], dict[int, int]] = {}
+    for task in tasks:
+        if task.kind is OperationKind.SEND and len(task.sources) == 1 and task.stable and task.peer in near:
+            lengths = found.setdefault(task.sources, {})
+            lengths[task.length] = lengths.get(task.length, 0) + 1
+    return {
+        sources: sum(lengths.values())
+        for sources, lengths in found.items()
+        if len(lengths) == 1 and sum(lengths.values()) > 1
+    }
+
+
 _Key = tuple[int, int]
 """A rank of the host, and the code of one of its messages."""
 
@@ -105,7 +123,9 @@ class Execution:
         self._next_slice = 0
         self._slices: dict[int, _Slice] = {}
         self._ready: list[tuple[int, int, int]] = []
-        self._blocked: dict[int, list[tuple[int, int, int]]] = {}
+        self._blocked: list[tuple[int, int, int]] = []
+        self._shared = _shared(self._tasks, links.near)
+        self._written: dict[tuple[int, tuple[Place, ...]], tuple[int, int]] = {}
         self._expected: dict[_Key, tuple[int, int]] = {}
         self._arrived: dict[_Key, tuple[int, Bytes]] = {}
         self._requests: list[Any] = []
@@ -118,12 +138,14 @@ class Execution:
             OddMessageError: the ranks do not run the same call.
             What ``idle`` raises.
         """
+        still = 0
         self._admit()
         while self._slices or self._requests:
             moved = self._work_off()
             moved = self._look() or moved
-            if not moved:
-                moved = self._evict()
+            still = 0 if moved else still + 1
+            if still == PATIENCE:
+                self._evict()
             idle(moved)
 
     def give_up(self) -> None:
@@ -150,11 +172,12 @@ class Execution:
                 heappush(self._ready, (number, self._tasks[n].step, n))
 
     def _work_off(self) -> bool:
-        moved = bool(self._ready)
+        moved = False
         while self._ready:
             number, _, n = heappop(self._ready)
             task = self._tasks[n]
             first, last = self._pieces[task.length][number]
+            moved = True
             if first == last:
                 self._empty(number, task)
                 self._end(number, n)
@@ -186,11 +209,21 @@ class Execution:
         divisor = self._divisor if task.final else 1
         rings, to = self._links.rings, self._links.near.get(task.peer)
         if to is not None and rings.fits(nbytes):
-            if not rings.has_room(to):
-                heappush(self._blocked.setdefault(to, []), (number, task.step, n))
+            shared = self._shared.get(task.sources) if task.stable and divisor == 1 else None
+            found = None if shared is None else self._written.get((number, task.sources))
+            if not rings.can_tell(to) or (found is None and rings.free_slots() == 0):
+                heappush(self._blocked, (number, task.step, n))
                 return
-            reduce_into(rings.room(to, nbytes), operands, self._work.dtype, self._work.op, divisor)
-            rings.post(to, Head(self._work.number, self._code(number, task), nbytes))
+            if found is None:
+                slot, room = rings.take_slot(nbytes)
+                reduce_into(room, operands, self._work.dtype, self._work.op, divisor)
+                found = slot, shared or 1
+            slot, left = found
+            rings.tell(to, Head(self._work.number, self._code(number, task), nbytes, slot), left == 1)
+            if shared is not None:
+                self._written[number, task.sources] = slot, left - 1
+                if left == 1:
+                    del self._written[number, task.sources]
         else:
             data = operands[0]
             if len(operands) > 1 or divisor != 1 or not task.stable or self._is_held(number, task.sources[0]):
@@ -252,22 +285,29 @@ class Execution:
         """Take what has arrived, and wake sends that have room again."""
         moved = False
         rings = self._links.rings
-        for source in rings.waiting():
-            while source in rings.waiting() and (head := rings.peek(source)).call == self._work.number:
-                moved = True
-                position, data = rings.take(source, head)
-                key = source, head.message
-                at = self._expected.pop(key, None)
-                if at is None:
-                    self._arrived[key] = position, data
-                else:
-                    self._deliver(source, *at, position, data)
-        for to in list(self._blocked):
-            if rings.has_room(to):
-                moved = True
-                for entry in self._blocked.pop(to):
-                    heappush(self._ready, entry)
+        for source, position, head, data in rings.look(self._work.number):
+            moved = True
+            key = source, head.message
+            at = self._expected.pop(key, None)
+            if at is None:
+                self._arrived[key] = position, data
+            else:
+                self._deliver(source, *at, position, data)
+        if self._blocked:
+            self._wake(rings.free_slots())
         return (bool(self._requests) and self._look_beyond()) or moved
+
+    def _wake(self, free: int) -> None:
+        """Try sends again that found no slot: as many as there are slots now, and those whose data are in one."""
+        blocked, self._blocked = self._blocked, []
+        for entry in blocked:
+            if (entry[0], self._tasks[entry[2]].sources) in self._written:
+                heappush(self._ready, entry)
+            elif free:
+                free -= 1
+                heappush(self._ready, entry)
+            else:
+                heappush(self._blocked, entry)
 
     def _look_beyond(self) -> bool:
         ended = set(self._links.messages.ended(self._requests))
@@ -281,23 +321,18 @@ class Execution:
                 self._end(end[0], end[1])
         return True
 
-    def _evict(self) -> bool:
-        """Copy away what lies in full rings, as nothing else can go on."""
+    def _evict(self) -> None:
+        """Copy away all that lies in others' slots, as nothing has gone on for a while: they may need them."""
         rings = self._links.rings
-        full = {source for source in self._links.near.values() if rings.is_full(source)}
-        if not full:
-            return False
         for at in self._slices.values():
-            for unit, held in list(at.held.items()):
-                if held.source in full:
-                    at.scratch[unit] = at.scratch[unit].copy()
-                    rings.give_back(held.source, held.number)
-                    del at.held[unit]
+            for unit, held in at.held.items():
+                at.scratch[unit] = at.scratch[unit].copy()
+                rings.give_back(held.source, held.number)
+            at.held.clear()
         for (source, code), (position, data) in self._arrived.items():
-            if source in full and position >= 0:
+            if position >= 0:
                 self._arrived[source, code] = -1, data.copy()
                 rings.give_back(source, position)
-        return True
 
     def _at(self, number: int, place: Place, length: int) -> Bytes:
         """Return what a task reads."""

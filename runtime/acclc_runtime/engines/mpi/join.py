@@ -14,15 +14,16 @@ from acclc_runtime.engines.mpi.world import MpiGroup, MpiWorld
 from acclc_runtime.errors import BackendUnavailableError, JoinError
 from acclc_runtime.manifest import Manifest
 from acclc_runtime.memory.tables import artefact_digest, slot_bytes_at_most, world_of
+from acclc_runtime.partition import ALIGN
 from acclc_runtime.settings import entry_timeout_seconds, say, timeout_seconds
 from acclc_runtime.tuning import Choices
 
-SLICE_BYTES = 128 << 10
-"""What is moved of a chunk in one piece, where ranks share a host: small enough for the caches."""
+SLICE_BYTES = 512 << 10
+"""What is moved of a chunk in one piece, where ranks share a host."""
 FAR_SLICE_BYTES = 1 << 20
 """The same where each rank has a host of its own: long enough to hide what a message costs here."""
-DEPTH = 4
-"""Slots of a ring."""
+LEAST_SLOTS = 8
+LARGEST_ITEM = 8
 LEAST_SLICE_BYTES = 4 << 10
 
 
@@ -74,7 +75,9 @@ def join_mpi(
     host = world.Split_type(mpi.COMM_TYPE_SHARED)
     on_host = host.allgather(world.Get_rank())
     bytes_of_slice = _slice_bytes(world, host.Get_size(), slice_bytes)
-    window = HostWindow(mpi, host, Shape(host.Get_size(), DEPTH, slot_bytes_at_most(bytes_of_slice)))
+    window = HostWindow(
+        mpi, host, Shape(host.Get_size(), _slots(host.Get_size()), slot_bytes_at_most(2 * ALIGN * 8 + bytes_of_slice))
+    )
     groups, owned = _groups(mpi, world, manifest)
     alarm_comm = world.Dup()
     return MpiCommunicator(
@@ -87,6 +90,7 @@ def join_mpi(
             groups=groups,
             window=window,
             alarm=Alarm(mpi, alarm_comm),
+            crowded=_is_crowded(host),
             slice_bytes=bytes_of_slice,
             largest_tag=int(world.Get_attr(mpi.TAG_UB) or 32767),
             threads=mpi.Query_thread() >= mpi.THREAD_SERIALIZED,
@@ -122,6 +126,11 @@ def _say_placed(placed: tuple[int, ...], misfit: str) -> None:
         say(f"mpi: ranks of MPI -> ranks of the topology, so that its hosts are whole: {told}")
 
 
+def _slots(on_host: int) -> int:
+    """Return how many slots a rank has: four for each other rank: some are written while others are read."""
+    return max(LEAST_SLOTS, 4 * (on_host - 1))
+
+
 def _slice_bytes(world: Any, on_host: int, wanted: int | None) -> int:
     """Return the longest slice, the same on all ranks: rings have to fit into a quarter of the shared memory left."""
     largest_host = max(world.allgather(on_host))
@@ -134,9 +143,14 @@ def _slice_bytes(world: Any, on_host: int, wanted: int | None) -> int:
         free = there.f_bavail * there.f_frsize
     except OSError:
         free = 1 << 30
-    room = free // 4 // (on_host * on_host * DEPTH)
+    room = free // 4 // (on_host * _slots(on_host))
     fitting = min(SLICE_BYTES, max(LEAST_SLICE_BYTES, 1 << max(0, room.bit_length() - 1)))
     return int(min(world.allgather(fitting)))
+
+
+def _is_crowded(host: Any) -> bool:
+    cores = {core for found in host.allgather(sorted(os.sched_getaffinity(0))) for core in found}
+    return bool(host.Get_size() > len(cores))
 
 
 def _groups(mpi: Any, world: Any, manifest: Manifest) -> tuple[dict[tuple[int, ...], MpiGroup], list[Any]]:

@@ -17,6 +17,7 @@ from acclc_runtime.errors import (
 from acclc_runtime.manifest import ManifestCollective
 
 _YIELDS = 400
+_YIELDS_WHERE_CROWDED = 3
 _SHORTEST_PAUSE_S = 2e-5
 _LONGEST_PAUSE_S = 1e-3
 _LOOK_EVERY = 64
@@ -59,10 +60,11 @@ class Watch:
         self._agreement.ended()  # lets MPI go on with it
         if self._idle % _LOOK_EVERY == 0:
             self._look()
-        if self._idle < _YIELDS:
+        slept = self._idle - (_YIELDS_WHERE_CROWDED if self._world.crowded else _YIELDS)
+        if slept < 0:
             os.sched_yield()
         else:
-            time.sleep(min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * (1 + self._idle - _YIELDS)))
+            time.sleep(min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * (1 + slept // 8)))
 
     def _look(self) -> None:
         world, name = self._world, self._collective.name

@@ -34,6 +34,8 @@ class MpiWorld:
     groups: dict[tuple[int, ...], MpiGroup]
     window: HostWindow
     alarm: Alarm
+    crowded: bool
+    """Whether this host has more ranks than cores, so that a rank that waits keeps another from its work."""
     slice_bytes: int
     largest_tag: int
     threads: bool
