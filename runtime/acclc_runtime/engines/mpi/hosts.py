@@ -11,7 +11,14 @@ NETWORK = "net"
 
 
 def hosts_of(topologies: Sequence[ManifestTopology], world: int) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks of each host: those that any other links than network ones join, in order."""
+    """Return the ranks of each host: those that any other links than network ones join, in order.
+
+    Where no link is said to be of the network, replicas of a topology (``box[0].g[1]``) are hosts.
+    """
+    if not any(link.kind == NETWORK for topology in topologies for link in topology.links):
+        names = topologies[0].nodes[:world]
+        boxes = [name.partition(".")[0] if "." in name else "" for name in names]
+        return tuple(tuple(n for n, box in enumerate(boxes) if box == each) for each in dict.fromkeys(boxes))
     parent: dict[tuple[int, int], tuple[int, int]] = {}
 
     def root(node: tuple[int, int]) -> tuple[int, int]:
