@@ -1,6 +1,6 @@
 """Runs a function of the tests of communicators on every rank of MPI: mpiexec -n 4 python mpi_main.py ARTEFACT CALLS.
 
-CALLS is a JSON list of [function of join_ranks, arguments]. Prints the answers of all ranks, as JSON, from rank 0.
+CALLS is a JSON list of [function of join_ranks, arguments]. Rank 0 prints "answers" and those of all ranks, as JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
         found = MPI.COMM_WORLD.gather(answer(sys.argv[1], name, arguments), root=0)
         answers.append(found)
     if MPI.COMM_WORLD.Get_rank() == 0:
-        print(json.dumps(answers))
+        print("\nanswers " + json.dumps(answers))
 
 
 if __name__ == "__main__":
