@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acclc.cli.common import json_option, only_option, print_json, write_text
+from acclc.cli.engines import engine_option, mpi_job
 from acclc.cli.failures import FAULT, OK
 from acclc.cli.sizes import SIZE
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     metavar="A B",
     help="Compare two logs: ours, -J files, or those of nccl-tests.",
 )
+@engine_option
 @only_option
 @json_option
 def command(artefact: Path | None, compare: tuple[Path, Path] | None, **options: Any) -> int:
@@ -52,7 +54,12 @@ def command(artefact: Path | None, compare: tuple[Path, Path] | None, **options:
         return _compare(*compare)
     if artefact is None:
         raise click.UsageError("name an artefact, or two logs with --compare")
-    return _bench(artefact, **options)
+    if options["engine"] is None:
+        return _bench(artefact, **options)
+    with mpi_job() as world:
+        if world.Get_rank() > 0:  # only rank 0 leaves anything behind
+            options |= {"vs": (), "json_file": None}
+        return _bench(artefact, **options)
 
 
 def _compare(a: Path, b: Path) -> int:
@@ -84,6 +91,7 @@ def _bench(
     json_file: Path | None,
     transport: str,
     vs: tuple[str, ...],
+    engine: str | None,
     only: str | None,
     as_json: bool,
 ) -> int:
@@ -97,6 +105,7 @@ def _bench(
     loaded = load_artefact(artefact)
     wanted = cases(loaded.manifest(), _sizes(begin, end, factor or 2, step), dtype, op, only, root)
     collectives = {c.name: c for c in loaded.collectives}
+    transport = engine or transport
     peers = [_peer(text, wanted, loaded.manifest(), iterations) for text in vs]
     rows: list[BenchRow] = []
     bounds: list[float] = []

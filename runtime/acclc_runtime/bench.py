@@ -140,7 +140,8 @@ def cases(
 def bench(artefact: Path, transport: str, wanted: Sequence[Case], effort: Effort) -> Iterator[BenchRow]:
     """Time each case and yield its row.
 
-    ``transport``: memory is a process a rank (their average time, as nccl-tests); cpu, cuda, numpy a local group.
+    ``transport``: memory is a process a rank (their average time, as nccl-tests); mpi the same where every rank of an
+    MPI job calls this, and each gets all rows; cpu, cuda, numpy a local group.
 
     Raises:
         AcclcRuntimeError: a call failed.
@@ -156,10 +157,25 @@ def bench(artefact: Path, transport: str, wanted: Sequence[Case], effort: Effort
             collective = of_name(manifest, case.collective)
             yield _row(case, collective, [a[number] for a in answers if a[number] is not None])
         return
+    if transport == "mpi":
+        yield from _bench_on_mpi(artefact, manifest, wanted, effort)
+        return
     with load(artefact).local(transport, fallback=False) as group:
         for case in wanted:
             collective = of_name(manifest, case.collective)
             yield _row(case, collective, [_run_group(group, collective, case, effort)])
+
+
+def _bench_on_mpi(artefact: Path, manifest: Manifest, wanted: Sequence[Case], effort: Effort) -> Iterator[BenchRow]:
+    from acclc_runtime.engines.mpi.join import import_mpi
+
+    everyone = import_mpi().COMM_WORLD
+    with load(artefact).join("mpi", "mpi") as comm:
+        for case in wanted:
+            everyone.Barrier()
+            (mine,) = _run_rank(comm, [case], effort)
+            told = [answer for answer in everyone.allgather(mine) if answer is not None]
+            yield _row(case, of_name(manifest, case.collective), told)
 
 
 Spans = tuple[Side, Side | None]

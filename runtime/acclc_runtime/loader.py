@@ -16,6 +16,7 @@ from acclc_runtime.selection import size_range
 from acclc_runtime.settings import say
 
 if TYPE_CHECKING:
+    from acclc_runtime.engines.mpi.communicator import MpiCommunicator
     from acclc_runtime.memory.communicator import Communicator
 
 
@@ -150,22 +151,28 @@ class Artefact:
         timeout_s: float | None = None,
         entry_timeout_s: float | None = None,
         join_timeout_s: float = 300.0,
-    ) -> Communicator:
+    ) -> Communicator | MpiCommunicator:
         """Return this process's rank of a communicator; every rank is a process, and all call this.
 
         ``bootstrap`` is how they meet: ``env://`` takes RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun
         sets them; ``file:///path`` a path that all can reach (``rank`` and ``world`` are given, or in the
-        environment); ``mpi`` asks mpi4py. ``transport``: ``memory`` is shared memory of one machine, ``auto`` the
-        same today. ``name`` keeps apart communicators that one job makes at the same time. A call ends with an
-        error after ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has
-        not begun it within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is
-        set, else 600). The ranks have ``join_timeout_s`` to come.
+        environment); ``mpi`` asks mpi4py. ``transport``: ``memory`` is shared memory of one machine; ``mpi`` the MPI
+        engine, on one machine or many (docs/mpi.md); ``auto`` is memory, unless MPI started ranks on several.
+        ``name`` keeps apart communicators that one job makes at the same time. A call ends with an error after
+        ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has not begun it
+        within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is set, else 600).
+        The ranks have ``join_timeout_s`` to come.
 
         Raises:
             JoinError: a rank is missing or there twice, or the world size or the artefact is not the same.
-            BackendUnavailableError: no C++ compiler here.
+            BackendUnavailableError: no C++ compiler here, or no mpi4py.
         """
-        from acclc_runtime.memory.join import join
+        from acclc_runtime.memory.join import join, takes_mpi
+
+        if takes_mpi(bootstrap, transport, rank, world):
+            from acclc_runtime.engines.mpi.join import join_mpi
+
+            return join_mpi(self.folder, self.manifest, timeout_s=timeout_s, entry_timeout_s=entry_timeout_s)
 
         return join(
             self.folder,

@@ -93,7 +93,7 @@ def run_checks(
     loaded = load(artefact)
     rows = []
     with loaded.local(backend, **dict(options or {})) as group:
-        for case in _cases(loaded.manifest, sizes, dtypes, ops, in_place, only, seed):
+        for case in cases_to_run(loaded.manifest, sizes, dtypes, ops, in_place, only, seed):
             rows.append(_run_case(group, case, seed, iterations, check, general))
     if not rows:
         raise ArgumentError("nothing to run: no collective of the artefact takes these types and operators")
@@ -101,7 +101,9 @@ def run_checks(
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
+    """One combination to run."""
+
     collective: ManifestCollective
     variant: str | None
     """None: the size chooses."""
@@ -113,7 +115,7 @@ class _Case:
     counts: Matrix | None = None
 
 
-def _cases(
+def cases_to_run(
     manifest: Manifest,
     sizes: Sequence[int],
     types: Sequence[str],
@@ -121,7 +123,8 @@ def _cases(
     in_place: Sequence[bool],
     only: str | None,
     seed: int,
-) -> Iterator[_Case]:
+) -> Iterator[Case]:
+    """Yield each variant by name, and the one that the size chooses, with all that applies to it."""
     for collective, variants in _chosen(manifest, only):
         places = [place for place in in_place if not place or collective.in_place != "none"]
         for dtype, op in _types_and_ops(manifest, collective, types, ops):
@@ -130,13 +133,13 @@ def _cases(
                 count = -(-size // unit)
                 for variant, place in product(variants, places):
                     if not collective.varying:
-                        yield _Case(collective, variant, dtype, op, count, place)
+                        yield Case(collective, variant, dtype, op, count, place)
                         continue
                     row = -(-size // dtypes.named(dtype).item_bytes)
                     for pattern in PATTERNS:
                         counts = random_counts(collective, pattern, row, seed)
                         largest = max(map(max, counts))
-                        yield _Case(collective, variant, dtype, op, largest, place, pattern, counts)
+                        yield Case(collective, variant, dtype, op, largest, place, pattern, counts)
 
 
 def _chosen(manifest: Manifest, only: str | None) -> Iterator[tuple[ManifestCollective, list[str | None]]]:
@@ -172,17 +175,17 @@ def _types_and_ops(
                 yield kind.name, op
 
 
-def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check: bool, general: bool) -> RunRow:
-    collective = case.collective
+def row_of(case: Case, group: Any, backend: str) -> RunRow:
+    """Return the row of a case before it has run; ``group`` (or communicator) chooses the variant if none is named."""
     item = dtypes.named(case.dtype).item_bytes
-    nbytes = size_bytes(collective, case.count, item)
+    nbytes = size_bytes(case.collective, case.count, item)
     if case.counts is not None:
         nbytes = max(map(sum, case.counts)) * item
-    row = RunRow(
-        collective=collective.name,
-        variant=case.variant or group.choice(collective.name, nbytes)[0].id,
+    return RunRow(
+        collective=case.collective.name,
+        variant=case.variant or group.choice(case.collective.name, nbytes)[0].id,
         chosen="name" if case.variant else "size",
-        backend=group.backend,
+        backend=backend,
         dtype=case.dtype,
         op=case.op,
         bytes=nbytes,
@@ -194,6 +197,11 @@ def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check:
         error="",
         counts=case.pattern,
     )
+
+
+def _run_case(group: LocalGroup, case: Case, seed: int, iterations: int, check: bool, general: bool) -> RunRow:
+    collective = case.collective
+    row = row_of(case, group, group.backend)
     inputs = random_inputs(collective, case.count, case.dtype, seed, op=case.op, general=general, counts=case.counts)
     buffers = _Buffers(case, inputs, group)
     seconds = []
@@ -218,10 +226,10 @@ def _run_case(group: LocalGroup, case: _Case, seed: int, iterations: int, check:
     except AcclcRuntimeError as error:
         return replace(row, error=str(error))
     typical = median(seconds[1:])
-    return replace(row, seconds=typical, algbw_GBps=nbytes / typical / 1e9 if typical else 0.0)
+    return replace(row, seconds=typical, algbw_GBps=row.bytes / typical / 1e9 if typical else 0.0)
 
 
-def _judge(row: RunRow, case: _Case, buffers: _Buffers, inputs: Sequence[NDArray[Any] | None]) -> RunRow:
+def _judge(row: RunRow, case: Case, buffers: _Buffers, inputs: Sequence[NDArray[Any] | None]) -> RunRow:
     outputs = buffers.host_outputs()
     comparison = compare(case.collective, inputs, outputs, case.count, case.dtype, case.op, 1, case.counts)
     if comparison.wrong:
@@ -234,7 +242,7 @@ def _judge(row: RunRow, case: _Case, buffers: _Buffers, inputs: Sequence[NDArray
 class _Buffers:
     """The buffers of one case, laid out in place or apart, on the host or on the GPU; refilled before each call."""
 
-    def __init__(self, case: _Case, inputs: Sequence[NDArray[Any] | None], group: LocalGroup) -> None:
+    def __init__(self, case: Case, inputs: Sequence[NDArray[Any] | None], group: LocalGroup) -> None:
         self._case = case
         self._pristine = inputs
         self._on_cuda = group.backend == "cuda"

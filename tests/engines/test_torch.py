@@ -71,6 +71,16 @@ def test_fully_sharded_training(artefacts: dict[int, Path]) -> None:
     assert [losses for _, losses, _ in ours] == [pytest.approx(losses, rel=1e-5) for _, losses, _ in theirs]
 
 
+@pytest.mark.parametrize("world", [2, 4])
+def test_parts_of_different_sizes_are_an_all_to_all_v(tmp_path: Path, world: int) -> None:
+    folder = compile_text(f"all_to_all on full({world})\nall_to_all_v on full({world})\n", "uneven").save(
+        tmp_path / "a"
+    )
+    for _, wrong, said in run(ranks.uneven_parts, world, folder):
+        assert wrong == []
+        assert said == []
+
+
 def test_a_group_of_another_size_uses_the_delegate(artefacts: dict[int, Path]) -> None:
     found = run(ranks.use_subgroups, 4, artefacts[4])
     assert [x for _, x, _ in found] == [[1.0] * 4, [1.0] * 4, [2.0] * 4, [3.0] * 4]

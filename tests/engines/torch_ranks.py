@@ -161,3 +161,26 @@ def lack_a_delegate(rank: int, world: int, port: int, artefact: str, answers: An
     dist.all_reduce(x)
     answers.put((rank, told, x.tolist()))
     dist.destroy_process_group()
+
+
+def uneven_parts(rank: int, world: int, port: int, artefact: str, answers: Any) -> None:
+    """all_to_all with sizes: rank 0's own are even, though others' are not; some are nothing; and as a list."""
+    group = start("acclc", rank, world, port, artefact, None)
+    sizes = [[2] * world, [0, 1, 2, 5][:world], [0] * world, [3, 0, 2, 1]][:world]
+    got = [row[rank] for row in sizes]
+    wrong = []
+    for inner, dtype in ((1, torch.float32), (3, torch.bfloat16)):
+        shards = [
+            [torch.full((n, inner), 10 * i + j, dtype=dtype) for j, n in enumerate(sizes[i])] for i in range(world)
+        ]
+        wanted = torch.cat([shards[i][rank] for i in range(world)])
+        out = torch.full((sum(got), inner), -1, dtype=dtype)
+        dist.all_to_all_single(out, torch.cat(shards[rank]), got, sizes[rank])
+        if not torch.equal(out, wanted):
+            wrong.append(f"single, {dtype}: {out.tolist()}")
+        parts = [torch.full((n, inner), -1, dtype=dtype) for n in got]
+        dist.all_to_all(parts, shards[rank])
+        if not torch.equal(torch.cat(parts), wanted):
+            wrong.append(f"list, {dtype}: {[part.tolist() for part in parts]}")
+    answers.put((rank, wrong, sorted(group._said)))
+    dist.destroy_process_group()

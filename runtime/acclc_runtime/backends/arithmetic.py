@@ -39,6 +39,37 @@ def reduce_bytes(operands: Sequence[Bytes], dtype: DType, op: str | None, diviso
         return _store(total, dtype)
 
 
+BLOCK_BYTES = 64 << 10
+"""Of several operands so much is reduced at a time, that the sum stays in a core's cache."""
+_DIRECT = {"sum": np.add, "avg": np.add, "prod": np.multiply}
+
+
+def reduce_into(target: Bytes, operands: Sequence[Bytes], dtype: DType, op: str | None, divisor: int) -> None:
+    """Write what :func:`reduce_bytes` returns to ``target``, which may be one of the operands, or as long apart."""
+    if len(operands) == 1 and divisor == 1:
+        target[:] = operands[0]
+        return
+    function = _DIRECT.get(op or "") if dtype.name in ("f32", "f64") or (divisor == 1 and dtype.reducible) else None
+    if function is None or dtype.name in ("f16", "bf16") or len(operands) < 2:
+        target[:] = reduce_bytes(operands, dtype, op, divisor)
+        return
+    if any(np.may_share_memory(target, operand) for operand in operands[2:]):
+        target[:] = reduce_bytes(operands, dtype, op, divisor)
+        return
+    whole = target.view(dtype.storage)
+    first, second, *others = (operand.view(dtype.storage) for operand in operands)
+    block = max(1, BLOCK_BYTES // dtype.item_bytes) if others else max(1, len(whole))
+    with np.errstate(all="ignore"):
+        for begin in range(0, len(whole), block):
+            part = slice(begin, begin + block)
+            total = whole[part]
+            function(first[part], second[part], out=total)
+            for operand in others:
+                function(total, operand[part], out=total)
+            if divisor != 1:
+                np.divide(total, total.dtype.type(divisor), out=total)
+
+
 def _load(operand: Bytes, dtype: DType) -> Values:
     values = operand.view(dtype.storage)
     if dtype.name == "bf16":

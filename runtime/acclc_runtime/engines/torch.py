@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ from acclc_runtime.loader import load
 from acclc_runtime.memory.bootstrap import SPAWNED
 from acclc_runtime.memory.communicator import Communicator
 from acclc_runtime.memory.tables import world_of
+from acclc_runtime.memory.told_counts import split_counts
 from acclc_runtime.settings import say
 
 NAME = "acclc"
@@ -176,14 +178,38 @@ class AcclcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # torch is no
 
     def alltoall_base(self, out: Any, x: Any, out_sizes: list[int], in_sizes: list[int], opts: Any = None) -> Any:
         opts = opts or AllToAllOptions()
-        even = len({*out_sizes, *in_sizes}) <= 1 and out.numel() == x.numel() and x.shape[0] % self._size == 0
-        call = _Call("all_to_all", x, out, [out]) if even else None
-        return self._do("alltoall_base", (out, x, out_sizes, in_sizes, opts), call)
+        arguments = (out, x, out_sizes, in_sizes, opts)
+        if out_sizes or in_sizes:  # on all ranks, or on none: whether they are even here says nothing of other ranks
+            return self._do("alltoall_base", arguments, self._uneven(out, x, out_sizes, in_sizes))
+        even = out.numel() == x.numel() and x.shape[0] % self._size == 0
+        return self._do("alltoall_base", arguments, _Call("all_to_all", x, out, [out]) if even else None)
 
     all_to_all_single = alltoall_base
 
+    def _uneven(self, out: Any, x: Any, out_sizes: list[int], in_sizes: list[int]) -> _Call | None:
+        """Return an all_to_all of parts whose sizes are told; None if the artefact has no all_to_all_v."""
+        if ("all_to_all_v", None) not in self._names:
+            return None
+        told = {
+            "send_counts": split_counts(x, in_sizes or None, self._size, "input_split_sizes"),
+            "recv_counts": split_counts(out, out_sizes or None, self._size, "output_split_sizes"),
+        }
+        return _Call("all_to_all_v", x, out, [out], told=told)
+
     def alltoall(self, outs: list[Any], xs: list[Any], opts: Any = None) -> Any:
         opts = opts or AllToAllOptions()
+        if ("all_to_all_v", None) in self._names:
+            counts = [[part.numel() for part in parts] for parts in (outs, xs)]
+            flat = xs[0].new_empty(sum(counts[0]))
+            packed = _Call(
+                "all_to_all_v",
+                torch.cat([part.reshape(-1) for part in xs]),
+                flat,
+                outs,
+                after=_spread(flat.split(counts[0]), [part.view(-1) for part in outs]),
+                told={"send_counts": counts[1], "recv_counts": counts[0]},
+            )
+            return self._do("alltoall", (outs, xs, opts), packed)
         flat = _room(outs, xs[0]) if _alike(xs, xs[0]) else None
         call = None if flat is None else _Call("all_to_all", torch.stack(xs), flat, outs, after=_spread(flat, outs))
         return self._do("alltoall", (outs, xs, opts), call)
@@ -248,6 +274,7 @@ class AcclcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # torch is no
             op=None if call.op is None else op_of(call.op),
             dtype=type_name(call.like.dtype),
             async_op=not wait,
+            **call.told,
         )
         if wait:
             finish()
@@ -270,7 +297,7 @@ class AcclcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # torch is no
             return self._why_none
         if (call.kind, call.root) not in self._names:
             return f"the artefact has no {call.kind}" + ("" if call.root is None else f" of root {call.root}")
-        if call.nbytes == 0:
+        if call.nbytes == 0 and not call.told:  # where parts differ, others may have some
             return "no elements"
         if call.like.device.type != "cpu":
             return f"a tensor on {call.like.device.type}"
@@ -300,7 +327,7 @@ class AcclcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # torch is no
 class _Call:
     """A call of torch in acclc's words: tensors of this rank (None: it has none), the operator, the root.
 
-    ``result`` is what the work gives; ``after`` runs when the call has ended.
+    ``result`` is what the work gives; ``after`` runs when the call has ended. ``told``: counts of an all_to_all_v.
     """
 
     kind: str
@@ -310,6 +337,7 @@ class _Call:
     op: Any = None
     root: int | None = None
     after: Callable[[], None] | None = None
+    told: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def like(self) -> Any:
@@ -385,9 +413,11 @@ def _create(opts: Any, options: Any) -> AcclcProcessGroup:
     world, comm, why = world_of(artefact.manifest), None, ""
     if world == opts.group_size:
         seconds = wanted.timeout_s or limit.total_seconds()
-        comm = artefact.join(
+        joined = artefact.join(
             _place(opts), "memory", rank=opts.group_rank, world=world, timeout_s=seconds, entry_timeout_s=seconds
         )
+        assert isinstance(joined, Communicator)
+        comm = joined
     else:
         why = f"the artefact is for {world} ranks, this group has {opts.group_size}"
         if delegate is None:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from acclc_runtime.arguments import CheckedCall, check_call
-from acclc_runtime.buffers import adapt
-from acclc_runtime.dtypes import DType, named
+from acclc_runtime.dtypes import named
 from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
@@ -24,6 +23,7 @@ from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
 from acclc_runtime.memory.short_ways import METHODS, said
 from acclc_runtime.memory.varying_calls import VaryingCalls, addresses_of
 from acclc_runtime.memory.worker import Handle, Worker
+from acclc_runtime.one_rank import without_input
 from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say_once
 from acclc_runtime.tuning import Choices
@@ -246,7 +246,7 @@ class Communicator(VaryingCalls):
         own = self._own[collective.name]
         given, sized_by = (x, out), None
         if own.input_units[0] == 0:
-            x, out, sized_by = self._without_input(collective, own, x, out, dtype)
+            x, out, sized_by = without_input(collective, own, self.rank, x, out, dtype)
         outs = None if out is None else [out]
         checked = check_call(self._manifest, own, [x], outs, op, dtype, False, sized_by=sized_by)
         count, item = checked.count, checked.dtype.item_bytes
@@ -288,38 +288,6 @@ class Communicator(VaryingCalls):
                 )
             raise
         return status
-
-    def _without_input(
-        self, collective: ManifestCollective, own: ManifestCollective, x: Any, out: Any, dtype: str | None
-    ) -> tuple[None, Any, tuple[DType, int] | None]:
-        """Return the input, the output, and the type and count that the output tells.
-
-        A broadcast's output may be like x; where there is none either, x has count elements.
-        """
-        units = own.output_units[0]
-        if units == 0:
-            if x is None:
-                raise ArgumentError(
-                    f"{collective.name}: rank {self.rank} only passes on what others send; give it an array of count "
-                    "elements, which tells the size"
-                )
-            size = adapt(x, dtype)
-            return None, out, (size.dtype, size.elements)
-        if out is None and (collective.collective != "broadcast" or x is None):
-            raise ArgumentError(
-                f"{collective.name}: rank {self.rank} has no input that tells the size of its output; give out="
-            )
-        if out is None:
-            like = adapt(x, dtype)
-            out = like.empty(like.shape, None)
-        buffer = adapt(out, dtype)
-        count, rest = divmod(buffer.elements, units)
-        if rest:
-            raise ArgumentError(
-                f"{collective.name}: rank {self.rank}'s output has {buffer.elements} elements; it must be a multiple "
-                f"of {units}"
-            )
-        return None, out, (buffer.dtype, count)
 
     def _prepare(
         self,

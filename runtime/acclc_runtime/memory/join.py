@@ -23,7 +23,26 @@ from acclc_runtime.slicing import SLICE_BYTES
 from acclc_runtime.tuning import Choices
 
 DEFAULT_JOIN_TIMEOUT_S = 300.0
-TRANSPORTS = ("auto", "memory")
+TRANSPORTS = ("auto", "memory", "mpi")
+
+
+def takes_mpi(bootstrap: str, transport: str, rank: int | None, world: int | None) -> bool:
+    """Whether the MPI engine runs: it is asked for, or MPI started ranks on several machines.
+
+    Raises:
+        ArgumentError: it is asked for with another bootstrap than mpi, or with a rank.
+    """
+    if transport == "mpi":
+        if bootstrap != "mpi":
+            raise ArgumentError(f"transport='mpi' goes with bootstrap='mpi', not {bootstrap!r}")
+        if rank is not None or world is not None:
+            raise ArgumentError("bootstrap='mpi' takes the rank and the world from MPI; leave rank and world out")
+        return True
+    if transport == "auto" and bootstrap == "mpi":
+        from acclc_runtime.engines.mpi.join import import_mpi, on_one_machine
+
+        return not on_one_machine(import_mpi())
+    return False
 
 
 def join(
@@ -42,7 +61,7 @@ def join(
 ) -> Communicator:
     """See :meth:`acclc_runtime.Artefact.join`."""
     if transport not in TRANSPORTS:
-        raise ArgumentError(f"transport={transport!r} is not known here; it can be {' or '.join(TRANSPORTS)}")
+        raise ArgumentError(f"transport={transport!r} is not known here; it can be {', '.join(TRANSPORTS)}")
     limit, origin = timeout_seconds(timeout_s)
     entry_limit = entry_timeout_seconds(entry_timeout_s, limit, origin)
     if origin == "ACCLC_TIMEOUT":
