@@ -17,6 +17,7 @@ from acclc.ir.program import PROGRAM_VERSION, Program
 from acclc.ir.result import Bound, Excluded, Exclusion, Status
 from acclc.ir.schedule import Schedule
 from acclc.simulate.sizes import size_factor
+from acclc.view import picture as _picture  # noqa: F401  gives topologies their picture in notebooks
 from acclc_runtime.codec import from_json, to_json
 from acclc_runtime.errors import DamagedFileError
 from acclc_runtime.manifest import (
@@ -121,6 +122,11 @@ class Artefact:
     def reproducible(self) -> bool:
         """Whether the same input, options and seed give the same bytes again."""
         return all(c.proof.reproducible for c in self.collectives)
+
+    def _repr_html_(self) -> str:
+        from acclc.notebook import artefact_html
+
+        return artefact_html(self)
 
     def files(self) -> dict[str, bytes]:
         """Return the folder's files: relative path -> bytes. Deterministic."""

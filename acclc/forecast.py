@@ -109,13 +109,12 @@ def view_input(name: str, chosen: Chosen, sizes: Sequence[int], *, headroom: boo
     return ViewInput(name, tuple(_view_collective(c, variants, sizes, headroom) for c, variants in chosen))
 
 
-def side_by_side(shown: Sequence[tuple[str, Chosen]], sizes: Sequence[int]) -> ViewInput:
-    """Gather what a page shows of one artefact, or of several (name, collectives) to compare."""
-    views = [view_input(name, chosen, sizes, headroom=True) for name, chosen in shown]
+def side_by_side(views: Sequence[ViewInput]) -> ViewInput:
+    """Return what one page shows of several artefacts to compare (of one: itself); their names tell them apart."""
     if len(views) == 1:
         return views[0]
     collectives = (replace(c, artefact=view.name) for view in views for c in view.collectives)
-    return ViewInput(" and ".join(dict.fromkeys(v.name for v in views)), tuple(collectives))
+    return ViewInput(" and ".join(view.name for view in views), tuple(collectives))
 
 
 def _view_collective(

@@ -36,7 +36,7 @@ from view_cases import cluster_view  # noqa: E402
 
 import acclc  # noqa: E402
 from acclc.bounds import bound  # noqa: E402
-from acclc.forecast import side_by_side  # noqa: E402
+from acclc.forecast import view_input  # noqa: E402
 from acclc.ir.result import Status  # noqa: E402
 from acclc.simulate import shard_bytes, simulate  # noqa: E402
 from acclc.solve.packing import packed_schedule  # noqa: E402
@@ -87,7 +87,7 @@ def cases(quick: bool) -> Iterator[tuple[str, ViewInput, str]]:
     if not quick:
         artefact = acclc.compile_file(ROOT / "examples" / "dgx1.accl")
         chosen = [(c, c.schedules) for c in artefact.collectives]
-        yield "dgx1, five collectives, all variants", side_by_side([("dgx1", chosen)], SIZES), "< 2 MB"
+        yield "dgx1, five collectives, all variants", view_input("dgx1", chosen, SIZES, headroom=True), "< 2 MB"
         yield "dgx_a100 x16 all_gather", packed(16), ""
     yield "1,024 GPUs all_reduce", cluster_view(128, 8), "< 3 s"
 

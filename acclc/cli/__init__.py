@@ -23,6 +23,7 @@ COMMANDS = {
     "simulate": "Time, link loads and what limits them, by the alpha-beta model.",
     "show": "Write the schedule as one interactive page.",
     "trace": "Write a trace for Perfetto or Chrome.",
+    "plot": "Draw figures: rates, times, speed-ups, links, scaling, synthesis.",
     "export": "Write schedules for other engines: MSCCL, MSCCL++.",
     "repair": "Mend an artefact where links are gone or slower.",
     "topo": "List, show, import, join, discover and measure topologies.",

@@ -99,10 +99,10 @@ def command(
 
 def _write_page(page: Path, artefact: Artefact) -> None:
     """The page of ``acclc show``, which here can say how long each search took."""
-    from acclc.forecast import side_by_side
+    from acclc.forecast import view_input
     from acclc.view.page import render_page
 
-    write_text(page, render_page(side_by_side([(artefact.name, select(artefact, None))], PAGE_SIZES)))
+    write_text(page, render_page(view_input(artefact.name, select(artefact, None), PAGE_SIZES, headroom=True)))
 
 
 def _no_schedule(failure: NoScheduleError, name: str, seconds: float, as_json: bool) -> int:

@@ -64,6 +64,7 @@ def _report(error: Exception) -> int:
     from acclc.artefact import OutputError
     from acclc.diagnostics import DiagnosticError, render
     from acclc.export.errors import ExportError
+    from acclc.plots.samples import PlotError
     from acclc_runtime.errors import AcclcRuntimeError
 
     if isinstance(error, DiagnosticError):
@@ -73,7 +74,7 @@ def _report(error: Exception) -> int:
         where = f"{error.filename}: " if error.filename is not None else "cannot write the output: "
         print(f"error: {where}{error.strerror or error}", file=sys.stderr)
         return FAULT
-    if isinstance(error, OutputError | ExportError | AcclcRuntimeError):
+    if isinstance(error, OutputError | ExportError | PlotError | AcclcRuntimeError):
         print(f"error: {error}", file=sys.stderr)
         return FAULT
     return _report_bug(error)

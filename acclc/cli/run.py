@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 @click.option("--iters", type=click.IntRange(1, 10**6), default=1, show_default=True)
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare with the collective's definition.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="cpu: record a call at the largest size, step by step, and write it as a trace, beside the simulated times.",
+)
 @only_option
 @json_option
 def command(
@@ -47,6 +53,7 @@ def command(
     iters: int,
     check: bool,
     seed: int,
+    trace: Path | None,
     only: str | None,
     as_json: bool,
 ) -> int:
@@ -57,6 +64,8 @@ def command(
     from acclc_runtime.manifest import read_manifest
     from acclc_runtime.run import run_checks
 
+    if trace is not None and (backend != "cpu" or str(trace) == "-"):
+        raise click.UsageError("--trace records the cpu backend, and writes to a file or folder")
     with ExitStack() as stack:
         folder = artefact
         if artefact.is_file():
@@ -77,6 +86,13 @@ def command(
             only=only,
             options={"mode": mode} if mode is not None else {},
         )
+        if trace is not None:
+            from acclc.artefact import load_artefact
+            from acclc.cli.trace import write_traces
+
+            first = dtypes[0] if dtypes else None
+            loaded, how = load_artefact(folder), mode or "threads"
+            write_traces(loaded, only, trace, max(sizes), recorded=folder, mode=how, dtype=first)
     ok = all(row.ok for row in rows)
     if as_json:
         print_json({"artefact": str(artefact), "backend": backend, "ok": ok, "rows": [row.to_dict() for row in rows]})
@@ -84,6 +100,10 @@ def command(
     from acclc.cli.tables import print_runs
 
     print_runs(rows)
+    if trace is not None:
+        from acclc.cli.trace import OPEN_IT
+
+        click.echo(f"{trace}: {OPEN_IT}")
     click.echo(f"{len(rows)} runs, " + ("all right" if ok else f"{sum(not r.ok for r in rows)} WRONG"))
     return OK if ok else FAULT
 

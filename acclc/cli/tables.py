@@ -13,7 +13,7 @@ from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from acclc.artefact import Artefact, CompiledCollective
+from acclc.artefact import Artefact, CompiledCollective, Variant
 from acclc.forecast import Forecast
 from acclc.packings import packing_words
 from acclc.simulate.sizes import size_words
@@ -64,6 +64,8 @@ def _console() -> Console:
 def print_summary(artefact: Artefact, folder: str, seconds: float) -> None:
     """Print what was found, for a person to take in within seconds."""
     print_collectives(artefact)
+    if len(artefact.collectives) > 1:
+        _print_digest(artefact.collectives)
     marks = "" if artefact.reproducible else " (not reproducible: cut by the clock, interrupted, or several workers)"
     click.echo(f"verified, written to {folder} in {seconds:.1f} s{marks}")
 
@@ -104,6 +106,39 @@ def _print_collective(compiled: CompiledCollective) -> None:
     if not compiled.proof.complete:
         click.echo("  not proven to be the best: better schedules may exist")
     click.echo()
+
+
+def _print_digest(collectives: Sequence[CompiledCollective]) -> None:
+    """Print a line a collective: of many, the tables above are out of sight."""
+    rows = []
+    for compiled in collectives:
+        problem, bound = compiled.problem, compiled.proof.bound
+        gaps = [gap(problem, bound, v) for v in compiled.variants]
+        rows.append(
+            (
+                compiled.name,
+                f"{best_GBps(compiled):.2f}",
+                f"{algbw_GBps(problem, bound.throughput.time_per_byte):.2f}",
+                gap_words(min((g for g in gaps if g is not None), default=None)),
+                f"{min(latency_us(problem, v) for v in compiled.variants):.2f}",
+                f"{float(bound.latency.seconds * 10**6):.2f}",
+                compiled.proof.status.value,
+            )
+        )
+    print_table(("in sum", "GB/s", "bound", "gap", "latency us", "bound us", "status"), rows)
+    click.echo()
+
+
+def schedule_title(compiled: CompiledCollective, variant: Variant) -> str:
+    """A variant in one line: what it is for, its size, and how good it is."""
+    problem, schedule = compiled.problem, variant.schedule
+    steps = f"{schedule.steps} levels, pipelined" if schedule.pipelined else f"{schedule.steps} steps"
+    rate = algbw_GBps(problem, variant.time_per_byte)
+    return (
+        f"{compiled.name}/{variant.id}: {problem.collective.value} on {problem.topology.name}, "
+        f"{len(problem.group)} ranks; {steps}; {rate:.2f} GB/s, "
+        f"{gap_words(gap(problem, compiled.proof.bound, variant))}; best for: {range_words(variant)}"
+    )
 
 
 def print_repair(repair: Repair, folder: str, seconds: float) -> None:

@@ -13,6 +13,8 @@ from acclc.source import Source, Span
 
 MAX_NODES = 65_536
 MAX_LINKS = 400_000
+MAX_RATE, MAX_LATENCY = 10**18, 10**6
+"""Bytes a second, seconds: the limits of the language."""
 """More than these are not written down one by one."""
 
 
@@ -176,6 +178,7 @@ class Draft:
         if not any(node.kind is NodeKind.GPU for node in self.nodes):
             self.fail("import-missing", "no GPU was found in this file", Span(self.source, 0, 0))
         used = {link.cls for link in self.links}
+        self._refuse_impossible_figures(used)
         return Imported(
             format,
             tuple(self.nodes),
@@ -185,6 +188,22 @@ class Draft:
             tuple(self.notes),
             tuple(self.found),
         )
+
+    def _refuse_impossible_figures(self, used: set[str]) -> None:
+        """Whatever file a figure came from: what no link has is said here, not by the language of the text."""
+        top = Span(self.source, 0, 0)
+        classes = [c for c in self.classes.values() if c.name in used]
+        rates = [(f"link class `{c.name}`", c.rate) for c in classes]
+        rates += [(f"link class `{c.name}`, nominally", c.nominal) for c in classes if c.nominal is not None]
+        rates += [(f"budget `{b.name}`", b.rate) for b in self.budgets]
+        for name, rate in rates:
+            if not 0 < rate <= MAX_RATE:
+                self.error("import-impossible", f"{name}: {float(rate):g} bytes/s; no link has such a rate", top)
+        for cls in classes:
+            if not 0 <= cls.latency <= MAX_LATENCY:
+                message = f"link class `{cls.name}`: a latency of {float(cls.latency):g} s; no link has it"
+                self.error("import-impossible", message, top, help="perhaps the file's unit is another one")
+        self.check()
 
 
 def _labels(places: Iterable[Label | Span | None]) -> tuple[Label, ...]:

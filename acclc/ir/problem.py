@@ -212,6 +212,8 @@ class Demand:
     in_place: InPlace = InPlace.NONE
     pairs: tuple[tuple[Rank, Rank], ...] = ()
     """send_recv only: (source, destination)."""
+    weight: int = 1
+    """Of several at the same time: every vector of this one is so many counts long."""
 
 
 class GoalKind(StrEnum):

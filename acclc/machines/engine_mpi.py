@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Sequence
@@ -11,6 +12,11 @@ from typing import Any
 import numpy as np
 
 from acclc.machines.probe import Edge, ProbeError
+
+COMMAND, ANSWER = 1, 2
+"""Tags; the messages that are measured have tag 0."""
+NAP = 0.5e-3
+"""Seconds between two looks of a rank that has nothing to do: MPI's own waiting takes a core from those at work."""
 
 
 def world() -> Any:
@@ -33,12 +39,13 @@ class MpiEngine:
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm
-        hosts = comm.gather(socket.gethostname(), root=0)
+        places = comm.gather(_place(), root=0)
+        hosts = [host for host, _ in places]
         same = len(set(hosts)) == 1
         self.labels = tuple(f"rank {n}" + ("" if same else f" on {host}") for n, host in enumerate(hosts))
         self.kind = "shm" if same else "net"
         self.name = "MPI"
-        self.notes = ("figures are of MPI's messages, so they hold its protocols and copies",)
+        self.notes = ("figures are of MPI's messages, so they hold its protocols and copies", *_crowded(places))
 
     def __enter__(self) -> MpiEngine:
         return self
@@ -46,7 +53,8 @@ class MpiEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._comm.bcast(None, root=0)
+        for rank in range(1, self._comm.Get_size()):
+            self._comm.send(None, dest=rank, tag=COMMAND)
 
     def alone(self, edge: Edge, nbytes: int, repeats: int) -> Sequence[float]:
         """Half of the time there and back, of single messages."""
@@ -59,23 +67,50 @@ class MpiEngine:
         return [max(found[a][0], found[b][0]) for a, b in edges]
 
     def _obeyed(self, command: tuple[Any, ...]) -> list[list[float]]:
-        self._comm.bcast(command, root=0)
-        answer: list[list[float]] = self._comm.gather(_obey(self._comm, command), root=0)
-        return answer
+        others = range(1, self._comm.Get_size())
+        for rank in others:
+            self._comm.send(command, dest=rank, tag=COMMAND)
+        mine = _obey(self._comm, command)
+        return [mine, *(_received(self._comm, rank, ANSWER) for rank in others)]
 
 
 def serve(comm: Any) -> None:
     """What every rank but 0 does until rank 0 ends."""
-    comm.gather(socket.gethostname(), root=0)
-    while (command := comm.bcast(None, root=0)) is not None:
-        comm.gather(_obey(comm, command), root=0)
+    comm.gather(_place(), root=0)
+    while (command := _received(comm, 0, COMMAND)) is not None:
+        comm.send(_obey(comm, command), dest=0, tag=ANSWER)
+
+
+def _received(comm: Any, source: int, tag: int) -> Any:
+    while not comm.iprobe(source=source, tag=tag):
+        time.sleep(NAP)
+    return comm.recv(source=source, tag=tag)
+
+
+def _place() -> tuple[str, tuple[int, ...]]:
+    """Return this rank's host and the cores that it may use."""
+    return socket.gethostname(), tuple(sorted(os.sched_getaffinity(0)))
+
+
+def _crowded(places: Sequence[tuple[str, tuple[int, ...]]]) -> list[str]:
+    """Say of each host whether its ranks outnumber the cores that they may use."""
+    notes = []
+    for host in dict.fromkeys(host for host, _ in places):
+        mine = [cores for other, cores in places if other == host]
+        cores = set().union(*mine)
+        if len(mine) > len(cores):
+            notes.append(
+                f"{len(mine)} ranks share {len(cores)} cores of {host}, so figures hold waits for each other, the more"
+                " the more ranks move at a time"
+            )
+    return notes
 
 
 def _obey(comm: Any, command: tuple[Any, ...]) -> list[float]:
     what, edges, nbytes, repeats = command
-    comm.Barrier()
     if what == "alone":
         return _ping(comm, edges, nbytes, repeats)
+    comm.Barrier()
     rank = comm.Get_rank()
     out = [dst for src, dst in edges if src == rank]
     into = [src for src, dst in edges if dst == rank]

@@ -126,6 +126,8 @@ def _choices(
         allowed.add("pairs")
     if collective in REDUCING:
         allowed.add("op")
+    if not common:
+        allowed.add("weight")
     where = f"`{use.collective}`" if common else f"`{use.collective}` inside `together`"
     return read_options(use.options, allowed, where, context.default_goal, context.report)
 
@@ -154,7 +156,10 @@ def _demand(
     pairs = _pairs(choices, group, site, context) if collective is Collective.SEND_RECV else ()
     if pairs is None or (collective in ROOTED and root is None):
         return None
-    return Demand(collective, group, root, op, IN_PLACE.get(collective, InPlace.NONE), pairs)
+    in_place = IN_PLACE.get(collective, InPlace.NONE)
+    if choices.weight > 1 and in_place is not InPlace.SAME:
+        in_place = InPlace.NONE  # the part of a rank would not begin at its position times the count
+    return Demand(collective, group, root, op, in_place, pairs, choices.weight)
 
 
 def _root(choices: Choices, group: Sequence[Rank], site: Site, context: Context) -> Rank | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acclc.sema.arithmetic import evaluate, evaluate_range
-from acclc.sema.limits import MAX_DEPTH, MAX_FAILURES, MAX_ITERATIONS
+from acclc.sema.limits import MAX_DEPTH, MAX_FAILURES, MAX_ITERATIONS, MAX_RUNS_AFTER_ERROR
 from acclc.sema.report import Report
 from acclc.sema.scope import Scope
 from acclc.syntax import ast
@@ -20,6 +20,9 @@ class LoopRunner:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._iterations = 0
+        """Of all loops, counted before they run."""
+        self._runs = 0
+        """Of innermost bodies."""
         self._depth = 0
         self._failures = 0
         self._stopped = False
@@ -67,6 +70,8 @@ class LoopRunner:
 
     def _nest(self, statement: ast.For, position: int, scope: Scope, run: Runner) -> None:
         if position == len(statement.loops):
+            self._runs += 1
+            self._stopped |= self._runs > MAX_RUNS_AFTER_ERROR and self._report.attempts > 0
             self.block(statement.body, Scope(scope), run)
             return
         loop = statement.loops[position]

@@ -9,7 +9,7 @@ from acclc.diagnostics import Label, suggest
 from acclc.ir.problem import Goal, GoalKind, Op
 from acclc.sema import quantities
 from acclc.sema.arithmetic import evaluate
-from acclc.sema.limits import MAX_CHANNELS, MAX_LIMIT, MIN_BLOCKS
+from acclc.sema.limits import MAX_CHANNELS, MAX_LIMIT, MAX_WEIGHT, MIN_BLOCKS
 from acclc.sema.references import listed
 from acclc.sema.report import Report
 from acclc.sema.scope import Scope
@@ -30,6 +30,7 @@ class Choices:
 
     goal: Goal
     op: Op | None = None
+    weight: int = 1
     root: ast.NodeRef | None = None
     pairs: ast.PairsOption | None = None
     relays: ast.RelaysOption | None = None
@@ -79,6 +80,8 @@ def sort_of(option: ast.Option) -> str:
             return "root"
         case ast.OpOption():
             return "op"
+        case ast.WeightOption():
+            return "weight"
         case ast.RelaysOption():
             return "relays"
         case ast.SymmetryOption():
@@ -102,6 +105,8 @@ def _read(option: ast.Option, choices: Choices, report: Report) -> None:
             choices.root = option.node
         case ast.OpOption():
             choices.op = _op(option, report)
+        case ast.WeightOption():
+            choices.weight = _limit(option.value, "weight", report) or 1
         case ast.RelaysOption():
             choices.relays = option
         case ast.SymmetryOption():
@@ -150,7 +155,7 @@ def _goal(option: ast.GoalOption, goal: Goal, report: Report) -> Goal:
 def _limit(expression: ast.Expression, what: str, report: Report) -> int | None:
     value = evaluate(expression, Scope(), report)
     least = MIN_BLOCKS if what == "blocks" else 1
-    most = MAX_CHANNELS if what == "channels" else MAX_LIMIT
+    most = {"channels": MAX_CHANNELS, "weight": MAX_WEIGHT}.get(what, MAX_LIMIT)
     if value is not None and not least <= value <= most:
         report.error(
             "bad-limit",

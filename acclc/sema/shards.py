@@ -37,16 +37,32 @@ def places_needed(demand: Demand) -> int:
     n = len(demand.group)
     match demand.collective:
         case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
-            return n * (n + 1)
+            return demand.weight * n * (n + 1)
         case Collective.ALL_TO_ALL | Collective.ALL_TO_ALL_V:
-            return 2 * n * n
+            return demand.weight * 2 * n * n
         case Collective.SEND_RECV:
-            return 2 * len(demand.pairs)
+            return demand.weight * 2 * len(demand.pairs)
         case _:
-            return 2 * n
+            return demand.weight * 2 * n
 
 
 def sketch(demand: Demand, names: Callable[[Rank], str]) -> list[ShardSketch]:
+    """Return the shards of a named collective; of a weight above 1, each shard so often, one behind the other."""
+    once, weight = _sketch(demand, names), demand.weight
+    if weight == 1:
+        return once
+
+    def places(of: tuple[Place, ...], part: int) -> tuple[Place, ...]:
+        return tuple(Place(p.rank, p.unit * weight + part) for p in of)
+
+    return [
+        ShardSketch(f"{s.name} part {part}", places(s.inputs, part), places(s.outputs, part), s.reduced)
+        for s in once
+        for part in range(weight)
+    ]
+
+
+def _sketch(demand: Demand, names: Callable[[Rank], str]) -> list[ShardSketch]:
     """Return the shards of a named collective, by the definitions of the project.
 
     The *unit* of a place counts in lengths of a shard: in an all_gather, rank r's one shard is unit 0 of its

@@ -37,9 +37,9 @@ def size_factor(problem: Problem) -> int:
 
 def _demand_factor(problem: Problem, demand: Demand) -> int:
     if demand.collective in WHOLE_GROUP:
-        return len(demand.group)
+        return demand.weight * len(demand.group)
     if demand.collective in ONE_COUNT:
-        return 1
+        return demand.weight
     longest = max((problem.input_units(r) for r in demand.group), default=1)
     if demand.collective is not Collective.ALL_TO_ALL_V:
         longest = max(longest, max((problem.output_units(r) for r in demand.group), default=1))

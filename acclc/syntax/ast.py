@@ -290,6 +290,14 @@ class LimitOption:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightOption:
+    """``weight 3``, of a collective inside ``together``."""
+
+    value: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineOption:
     """``within 30 s``."""
 
@@ -337,7 +345,17 @@ class PairsOption:
     span: Span = _span()
 
 
-Option = GoalOption | LimitOption | DeadlineOption | RootOption | OpOption | RelaysOption | SymmetryOption | PairsOption
+Option = (
+    GoalOption
+    | LimitOption
+    | DeadlineOption
+    | RootOption
+    | OpOption
+    | WeightOption
+    | RelaysOption
+    | SymmetryOption
+    | PairsOption
+)
 
 
 @dataclass(frozen=True, slots=True)

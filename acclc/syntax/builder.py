@@ -344,6 +344,9 @@ class Builder(NumberBuilder):
     def _op(self, tree: Branch) -> ast.OpOption:
         return ast.OpOption(str(tokens(tree)[1]), span=self.span(tree))
 
+    def _weight(self, tree: Branch) -> ast.WeightOption:
+        return ast.WeightOption(self.all(tree)[0], span=self.span(tree))
+
     def _symmetry(self, tree: Branch) -> ast.SymmetryOption:
         word = tokens(tree)[1]
         if word not in ("on", "off"):

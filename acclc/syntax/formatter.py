@@ -252,6 +252,7 @@ def _write(writer: _Writer, node: _Statement) -> None:
             | ast.RootOption()
             | ast.OpOption()
             | ast.RelaysOption()
+            | ast.WeightOption()
             | ast.SymmetryOption()
             | ast.PairsOption()
         ):

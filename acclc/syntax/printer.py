@@ -132,6 +132,8 @@ def option(node: ast.Option) -> str:
             return f"root {node_ref(root)}"
         case ast.OpOption(name):
             return f"op {name}"
+        case ast.WeightOption(value):
+            return f"weight {expression(value)}"
         case ast.RelaysOption(nodes):
             return f"relays {node_refs(nodes)}"
         case ast.SymmetryOption(on):

@@ -90,12 +90,22 @@ def expected_shards(demand: Demand, shards: list[Shard]) -> Counter[Placed] | No
     """
     if demand.collective in _BY_NAME:
         root = demand.root if demand.root is not None else -1
-        return Counter(_BY_NAME[demand.collective](demand.group, root))
+        return _as_long(Counter(_BY_NAME[demand.collective](demand.group, root)), demand.weight)
     if demand.collective is Collective.SEND_RECV:
-        return _send_recv(demand)
+        return _as_long(_send_recv(demand), demand.weight)
     if demand.collective is Collective.ALL_TO_ALL_V:
         return _all_to_all_v(demand, shards)
     return None
+
+
+def _as_long(shards: Counter[Placed], weight: int) -> Counter[Placed]:
+    """Return what shards are whose vectors are ``weight`` counts long: every unit is so many, one behind the other."""
+    longer: Counter[Placed] = Counter()
+    for (inputs, outputs, reduced), times in shards.items():
+        for k in range(weight):
+            ins, outs = (tuple((r, u * weight + k) for r, u in side) for side in (inputs, outputs))
+            longer[ins, outs, reduced] += times
+    return longer
 
 
 def _send_recv(demand: Demand) -> Counter[Placed]:

@@ -97,14 +97,15 @@ def _check_demands(problem: Problem, found: Collector) -> None:
         if shared:
             found.error("problem.groups", where, f"shares ranks {sorted(shared)} with another demand")
         seen |= set(demand.group)
-        _check_fields(demand, where, found)
-    if len(problem.demands) == 1 and problem.collective is not problem.demands[0].collective:
+        _check_fields(demand, where, problem.collective is Collective.TOGETHER, found)
+    together = problem.collective is Collective.TOGETHER
+    if len(problem.demands) == 1 and not together and problem.collective is not problem.demands[0].collective:
         found.error("problem.demands", problem.name, f"is called {problem.collective.value}, its demand is not")
-    if len(problem.demands) > 1 and problem.collective is not Collective.TOGETHER:
+    if len(problem.demands) > 1 and not together:
         found.error("problem.demands", problem.name, f"several demands are together, not {problem.collective.value}")
 
 
-def _check_fields(demand: Demand, where: str, found: Collector) -> None:
+def _check_fields(demand: Demand, where: str, together: bool, found: Collector) -> None:
     custom = demand.collective is Collective.CUSTOM
     if demand.collective is Collective.TOGETHER:
         found.error("problem.demands", where, "together is no collective of one demand")
@@ -117,7 +118,13 @@ def _check_fields(demand: Demand, where: str, found: Collector) -> None:
         found.error("problem.demands", where, f"operator {demand.op} does not fit")
     if bool(demand.pairs) != (demand.collective is Collective.SEND_RECV):
         found.error("problem.demands", where, "pairs belong to send_recv, which needs some")
-    if demand.in_place is not IN_PLACE.get(demand.collective, InPlace.NONE):
+    may_weigh = together and demand.collective not in (Collective.CUSTOM, Collective.ALL_TO_ALL_V)
+    if demand.weight < 1 or (demand.weight > 1 and not may_weigh):
+        found.error("problem.demands", where, f"weight {demand.weight} is for named collectives inside `together`")
+    allowed = {IN_PLACE.get(demand.collective, InPlace.NONE)}
+    if demand.weight > 1 and InPlace.SAME not in allowed:
+        allowed = {InPlace.NONE}  # a rank's part is not at its position times the count
+    if demand.in_place not in allowed:
         found.error("problem.in_place", where, f"in place as {demand.in_place.value!r} is not what the definitions say")
 
 

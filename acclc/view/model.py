@@ -14,7 +14,7 @@ from typing import Protocol
 from acclc.ir.problem import Problem
 from acclc.ir.program import Program
 from acclc.ir.result import Bound, Excluded, Status
-from acclc.ir.schedule import Schedule
+from acclc.ir.schedule import Schedule, TransferId
 
 
 class TransferTimes(Protocol):
@@ -58,6 +58,24 @@ class ViewTimes:
             tuple(t.arrived for t in times),
             measured,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPut:
+    """What one block of a kernel did with one piece of data in a call that was measured; ns since the call began.
+
+    ``transfers``: those that it made, none for local work. A call is cut into slices, and these among channels.
+    """
+
+    rank: int
+    block: int
+    channel: int
+    slice: int
+    step: int
+    transfers: tuple[TransferId, ...]
+    bytes: int
+    begin_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)

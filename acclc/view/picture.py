@@ -1,19 +1,25 @@
-"""A machine as one still picture (SVG): its nodes where the page has them, links by class, counts beside them."""
+"""A machine as one still picture (SVG): its nodes where the page has them, links by class, counts beside them.
+
+A topology shows itself so in notebooks, with its figures: this module, which may know both, gives it that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from html import escape
 
 from acclc.ir.problem import Node, NodeKind, Topology
 from acclc.view.layout import Layout, lay_out
 
+MOST_NODES = 80
+"""In a notebook larger machines are only counted: a still picture of them tells nothing."""
 UNIT = 96
 """Pixels between neighbours."""
 MARGIN, LINE = 60, 20
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a8f98")
 """Okabe and Ito's, one a class; more classes share the last one."""
+_PLURAL = {NodeKind.GPU: "GPUs", NodeKind.SWITCH: "switches", NodeKind.HOST: "hosts", NodeKind.NIC: "NICs"}
 _FILL = {NodeKind.GPU: "#dfe9f5", NodeKind.SWITCH: "#fdf0d5", NodeKind.HOST: "#e6e8eb", NodeKind.NIC: "#e2f3ea"}
 
 
@@ -24,8 +30,9 @@ def topology_svg(topology: Topology) -> str:
     width = int((max(xs, default=0) - min(xs, default=0)) * UNIT) + 2 * MARGIN
     legend = int((max(ys, default=0) - min(ys, default=0)) * UNIT) + 2 * MARGIN
     height = legend + LINE * len(topology.classes)
+    width = max(width, 420)
     body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 420)}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="11" text-anchor="middle">',
         f"<title>{escape(topology.name)}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
@@ -91,3 +98,31 @@ def _legend(topology: Topology, top: int) -> Iterator[str]:
         rate = f"{float(cls.bandwidth) / 1e9:g} GB/s, {float(cls.latency) * 1e6:g} us"
         yield f'<path d="M20 {y}h30" stroke="{_colour(topology, cls.name)}" stroke-width="4"/>'
         yield f'<text x="60" y="{y + 4}" text-anchor="start" fill="#111418">{escape(cls.name)}: {rate}</text>'
+
+
+def topology_html(topology: Topology) -> str:
+    """The picture, with the machine's figures below; still, and complete in itself."""
+    kinds = [(kind, sum(n.kind is kind for n in topology.nodes)) for kind in NodeKind]
+    counted = ", ".join(f"{count} {_PLURAL[kind] if count > 1 else kind.value}" for kind, count in kinds if count)
+    drawn = topology_svg(topology) if len(topology.nodes) <= MOST_NODES else ""
+    words = f"<b>{escape(topology.name)}</b>: {counted}, {len(topology.links)} link directions"
+    rows = [
+        (
+            c.name,
+            f"{float(c.bandwidth) / 1e9:g}",
+            f"{float(c.latency) * 1e6:g}",
+            str(sum(x.count for x in topology.links if x.cls == c)),
+        )
+        for c in topology.classes
+    ]
+    return f"<div>{drawn}<p>{words}</p>{html_table(('links', 'GB/s', 'us', 'lanes, both directions'), rows)}</div>"
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts, which are escaped."""
+    head = "".join(f"<th>{escape(c)}</th>" for c in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+Topology._repr_html_ = topology_html  # type: ignore[attr-defined]

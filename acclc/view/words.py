@@ -92,6 +92,8 @@ def _demand_words(problem: Problem, demand: Demand, *, name: bool) -> str:
     )
     if demand.op is not None:
         text += f" Operator: {demand.op}."
+    if demand.weight > 1:
+        text += f" Weight {demand.weight}: vectors of {demand.weight} counts."
     if name:
         members = ", ".join(nodes[r].name for r in demand.group)
         text = f"{demand.collective} among {members}: {text}"

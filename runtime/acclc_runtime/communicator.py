@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.backends.base import Call
@@ -18,6 +18,9 @@ from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say, say_once, timeout_seconds
 from acclc_runtime.tuning import Choices
 from acclc_runtime.varying import check_varying_call
+
+if TYPE_CHECKING:
+    from acclc_runtime.backends.cpu import Event
 
 Arrays = Sequence[Any]
 """One array a rank, in the order of the collective's ranks; None where a rank has no such buffer."""
@@ -209,6 +212,11 @@ class LocalGroup:
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant that a call of S = ``nbytes`` takes, and why."""
         return self._choices.choose(self._named(name), nbytes)
+
+    def events(self) -> tuple[Event, ...]:
+        """Return what each block did when in the last call, of a group that was made with ``trace=True`` (cpu)."""
+        find = getattr(self._backend, "events", None)
+        return () if find is None else tuple(find())
 
     def describe(self, nbytes: int | None = None) -> str:
         """Return in words what runs, and for a size S in bytes which variant of each collective, and why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from html import escape
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -75,6 +76,9 @@ class Artefact:
         self.manifest = manifest
         self.functions: dict[str, CollectiveFunction] = {c.name: CollectiveFunction(c) for c in manifest.collectives}
         """The collectives by name. One that is named like a method of this class is reached only here."""
+
+    def _repr_html_(self) -> str:
+        return _artefact_in_html(self.manifest)
 
     def __repr__(self) -> str:
         return f"<acclc artefact {self.manifest.name}: {', '.join(self.functions)}>"
@@ -281,3 +285,15 @@ def _collective_in_words(collective: ManifestCollective) -> str:
     root = "" if collective.root is None else f", root {collective.root}"
     op = f", {collective.op}" if collective.op else ""
     return f"{collective.name}: {collective.collective} of {len(collective.ranks)} ranks{root}{op}"
+
+
+def _artefact_in_html(manifest: Manifest) -> str:
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in (_collective_in_words(c), v.id, size_range(v)))
+        + "</tr>"
+        for c in manifest.collectives
+        for v in c.variants
+    )
+    head = "<tr><th>collective</th><th>variant</th><th>for sizes</th></tr>"
+    return f"<div><b>{escape(manifest.name)}</b><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>"

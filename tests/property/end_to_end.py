@@ -145,6 +145,7 @@ def _any_text(rng: random.Random) -> str:
     if kind == "together" and ranks >= 4:
         cut = rng.randint(2, ranks - 2)
         parts = [statement(rng, members[:cut]), statement(rng, members[cut:])]
+        parts = [(head, [*own, f"weight {rng.randint(2, 3)}"] if rng.random() < 0.3 else own) for head, own in parts]
         parts.sort(key=lambda part: not part[1])  # a reduce after a statement without options needs the braces
         body = "\n".join(f"{head} {{ {', '.join(own)} }}" if own else head for head, own in parts)
         some = options(rng)

@@ -175,8 +175,17 @@ class _Writer:
         return len(self._drafts) - 1
 
     def finish(self, strategy: str) -> Schedule:
-        """Number the transfers by level, then chunk, then as the trees have them."""
-        order = sorted(range(len(self._drafts)), key=lambda n: (self._drafts[n].step, self._drafts[n].chunk, n))
+        """Number the transfers by level; of one level those first that most hops wait for, then as the trees have them.
+
+        A slice's last transfers then have the least way to go, so that less time passes after the fullest link's end.
+        """
+        waiting = [0] * len(self._drafts)
+        for n in reversed(range(len(self._drafts))):
+            for o in self._drafts[n].operands:
+                if o != OWN:
+                    waiting[o] = max(waiting[o], waiting[n] + 1)
+        drafts = self._drafts
+        order = sorted(range(len(drafts)), key=lambda n: (drafts[n].step, -waiting[n], drafts[n].chunk, n))
         ids = {number: TransferId(position) for position, number in enumerate(order)}
         ids[OWN] = OWN
 

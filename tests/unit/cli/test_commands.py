@@ -9,15 +9,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import Invoke
 
 from acclc import __version__
+from acclc.artefact import load_artefact
 from acclc.cli import COMMANDS
 from acclc.cli.progress import ProgressLine
-from acclc.cli.tables import print_table
+from acclc.cli.tables import print_summary, print_table
 from acclc.driver import Options, analyse
 from acclc.source import Source
 
@@ -228,12 +230,35 @@ def test_verify_run_simulate_show_trace(acclc: Invoke, compiled: Path, tmp_path:
     assert {r["collective"] for r in rows} == {"summed"}
     assert all(r["time_us"] >= r["bound_us"] > 0 for r in rows)
     assert acclc("show", compiled, "-o", tmp_path / "p.html").code == 0
+    table = acclc("show", compiled, "--text").out
+    assert all(f"{name}/" in table for name in ("gathered", "summed"))
+    assert acclc("show", compiled, "--text", "-o", tmp_path / "p.txt").out == ""
+    assert (tmp_path / "p.txt").read_text() == table
     assert "<html" in (tmp_path / "p.html").read_text()
     assert acclc("show", compiled, compiled, "-o", tmp_path / "two.html").code == 0
     assert (tmp_path / "two.html").read_text().count(f'"artefact":"{compiled}"') == 4
     assert acclc("show", compiled, compiled, compiled, "-o", tmp_path / "no.html").code == 2
     assert acclc("trace", compiled, "-o", tmp_path / "t.json", "--only", "gathered").code == 0
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_real_times_are_traced_and_drawn(acclc: Invoke, compiled: Path, tmp_path: Path) -> None:
+    """By ``run`` and by ``trace`` into the same files; by ``show`` beside the simulated sizes."""
+    done = acclc("run", compiled, "--trace", tmp_path / "run", "--size", "1KiB", "--json")
+    assert json.loads(done.out)["ok"] is True
+    assert acclc("trace", compiled, "--measured", "--mode", "fibres", "-o", tmp_path / "trace").code == 0
+    names = [sorted(p.name for p in (tmp_path / folder).iterdir()) for folder in ("run", "trace")]
+    assert names[0] == names[1]
+    assert len(names[0]) > 1
+    for path in (*(tmp_path / "run").iterdir(), *(tmp_path / "trace").iterdir()):
+        trace = json.loads(path.read_text())
+        assert trace["otherData"]["measured_us"] > 0
+        assert {e["cat"] for e in trace["traceEvents"] if e["ph"] == "X"} >= {"send", "receive", "put"}
+    assert acclc("show", compiled, "--measured", "--size", "1KiB", "-o", tmp_path / "p.html").code == 0
+    assert '"measured":true' in (tmp_path / "p.html").read_text()
+    assert acclc("run", compiled, "--trace", tmp_path / "t", "--backend", "numpy").code == 2
+    assert acclc("run", compiled, "--trace", "-").code == 2
 
 
 def test_only_names_what_there_is(acclc: Invoke, compiled: Path) -> None:
@@ -472,3 +497,16 @@ def test_a_bug_of_ours_says_so(acclc: Invoke, source: Path, monkeypatch: pytest.
     done = acclc("compile", source, "-o", source.parent / "out")
     assert done.code == 70
     assert "bug of acclc" in done.err
+
+
+def test_the_summary_ends_with_a_line_a_collective(compiled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    artefact = load_artefact(compiled)
+    print_summary(artefact, "build/small", 1.5)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("verified, written to build/small in 1.5 s")
+    head = next(n for n, line in enumerate(lines) if line.strip().startswith("in sum"))
+    digest = [line.split()[0] for line in lines[head + 2 : -2]]
+    assert digest == [c.name for c in artefact.collectives]
+    one = replace(artefact, collectives=artefact.collectives[:1])
+    print_summary(one, "build/small", 1.5)
+    assert "in sum" not in capsys.readouterr().out

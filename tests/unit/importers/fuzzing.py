@@ -1,4 +1,4 @@
-"""Mutations of files as people damage them, and what must hold of any import."""
+"""Mutations of files as people damage them, and what must hold of any import and of any text of the language."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from acclc.diagnostics import DiagnosticError, render
 from acclc.importers import import_machine, source_of, text_of, topology_name
 from acclc.sema import analyse_text
 from acclc.source import Source
-from acclc.syntax import format_file
+from acclc.syntax import format_file, source_of_bytes
 
 PIECES = (
     *(
@@ -61,17 +61,25 @@ PIECES = (
 )
 
 
-def mutated(data: bytes, other: bytes, seed: int) -> bytes:
-    """Return a file with one to five mutations; ``other`` is what pieces are taken from."""
+LANGUAGE_PIECES = (
+    *("{", "}", "[", "]", "(", ")", ",", ";", "=", "+", "-", "*", "/", "%", "..", "..<", "->", "<->", "<-", "\n", " "),
+    *("0", "1", "2", "7", "63", "100000", "99999999999999999999", "1.5", "1e9", "GB/s", "Gbit/s", "us", "MiB", "x"),
+    *("for", "in", "if", "topology", "gpu g", "switch s", "host h", "nic n", "link", "budget", "without", "import"),
+    *("all_reduce", "all_to_all_v", "together", "goal", "emit", "chunks", "steps", "pareto", "root", "among", "é", "#"),
+)
+
+
+def mutated(data: bytes, other: bytes, seed: int, pieces: tuple[str, ...] = PIECES) -> bytes:
+    """Return a file with one to five mutations; what is put in is of ``pieces`` or of the file ``other``."""
     dice = random.Random(seed)
     text = data.decode("utf-8", errors="replace")
     rest = other.decode("utf-8", errors="replace")
     for _ in range(dice.choice((1, 1, 1, 2, 2, 5))):
-        text = _one(text, rest, dice)
+        text = _one(text, rest, dice, pieces)
     return text.encode("utf-8", errors="replace")
 
 
-def _one(text: str, rest: str, dice: random.Random) -> str:
+def _one(text: str, rest: str, dice: random.Random, pieces: tuple[str, ...]) -> str:
     at = dice.randint(0, len(text))
     end = min(len(text), at + dice.choice((1, 1, 1, 2, 5, 20, 200)))
     lines = text.split("\n")
@@ -80,9 +88,9 @@ def _one(text: str, rest: str, dice: random.Random) -> str:
         case 0:
             return text[:at] + text[end:]
         case 1:
-            return text[:at] + dice.choice(PIECES) + text[at:]
+            return text[:at] + dice.choice(pieces) + text[at:]
         case 2:
-            return text[:at] + dice.choice(PIECES) + text[end:]
+            return text[:at] + dice.choice(pieces) + text[end:]
         case 3:
             return text[:at] if dice.random() < 0.2 else text[:at] + text[end:]
         case 4:
@@ -118,3 +126,17 @@ def check(data: bytes, whole: bool = True) -> str:
         assert format_file(Source("fuzz.accl", text)) == text
         assert analyse_text(text, "fuzz.accl").topologies
     return "imported"
+
+
+def check_language(data: bytes) -> str:
+    """Analyse bytes as a file of the language: only a diagnostic may come of it, or problems.
+
+    Returns ``analysed`` or the code of the first error.
+    """
+    try:
+        analyse_text(source_of_bytes(data, "fuzz.accl").text, "fuzz.accl")
+    except DiagnosticError as error:
+        if not render(error.diagnostics):
+            raise AssertionError("nothing was said") from error
+        return error.diagnostics[0].code
+    return "analysed"

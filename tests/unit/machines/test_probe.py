@@ -16,7 +16,7 @@ from acclc.importers import text_of
 from acclc.machines import engine_cpu, engine_mpi
 from acclc.machines.engine_cpu import CpuEngine
 from acclc.machines.engine_cupy import CupyEngine
-from acclc.machines.engine_mpi import MpiEngine, serve
+from acclc.machines.engine_mpi import ANSWER, COMMAND, MpiEngine, serve
 from acclc.machines.probe import Edge, ProbeError, fit, machine, measure, outliers, rounded
 from acclc.sema import analyse_text
 
@@ -149,7 +149,13 @@ class Threads:
     @classmethod
     def world(cls, size: int) -> list[Threads]:
         boxes = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
-        shared = {"boxes": boxes, "barrier": threading.Barrier(size, timeout=20), "slots": [None] * size}
+        tagged = {(*pair, tag): queue.Queue() for pair in boxes for tag in (COMMAND, ANSWER)}
+        shared = {
+            "boxes": boxes,
+            "tagged": tagged,
+            "barrier": threading.Barrier(size, timeout=20),
+            "slots": [None] * size,
+        }
         return [cls(n, size, shared) for n in range(size)]
 
     def Get_rank(self) -> int:  # noqa: N802
@@ -165,13 +171,17 @@ class Threads:
         self.Barrier()
         return found
 
-    def bcast(self, value: object, root: int) -> object:
-        if self._rank == root:
-            self._shared["slots"][root] = value
-        self.Barrier()
-        found = self._shared["slots"][root]
-        self.Barrier()
-        return found
+    def Get_size(self) -> int:  # noqa: N802
+        return self._size
+
+    def send(self, value: object, dest: int, tag: int) -> None:
+        self._shared["tagged"][self._rank, dest, tag].put(value)
+
+    def iprobe(self, source: int, tag: int) -> bool:
+        return not self._shared["tagged"][source, self._rank, tag].empty()
+
+    def recv(self, source: int, tag: int) -> object:
+        return self._shared["tagged"][source, self._rank, tag].get(timeout=20)
 
     def Send(self, data: Any, dest: int) -> None:  # noqa: N802
         self._shared["boxes"][self._rank, dest].put(data.copy())
@@ -201,7 +211,14 @@ def test_ranks_of_mpi_obey_rank_0_and_end_with_it() -> None:
         assert not thread.is_alive()
     assert len(measured.lines) == 6
     assert all(x.rate > 0 for x in measured.lines)
-    assert all(not box.qsize() for box in first._shared["boxes"].values())
+    left = [*first._shared["boxes"].values(), *first._shared["tagged"].values()]
+    assert all(not box.qsize() for box in left)
+
+
+def test_ranks_of_mpi_that_outnumber_the_cores_of_their_host_are_said() -> None:
+    places = [("a", (0, 1)), ("a", (0, 1)), ("b", (0,)), ("a", (2,)), ("b", (0,))]
+    (note,) = engine_mpi._crowded(places)
+    assert note.startswith("2 ranks share 1 cores of b,")
 
 
 class Cupy:

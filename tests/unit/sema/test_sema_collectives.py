@@ -9,6 +9,7 @@ from sema_helpers import codes_of, problem_of
 
 from acclc.ir.problem import Collective, GoalKind, InPlace, Op, Problem
 from acclc.sema import EmitSettings, analyse_text
+from acclc.simulate.sizes import size_factor
 
 GROUP = (5, 0, 3)
 AMONG = "among g[5], g[0], g[3]"
@@ -147,6 +148,27 @@ def test_together() -> None:
     assert [s.demand for s in problem.shards] == [0, 1, 1, 1, 1]
     assert [s.id for s in problem.shards] == list(range(5))
     assert (problem.goal.kind, problem.goal.deadline_s) == (GoalKind.BANDWIDTH, 30)
+
+
+def test_together_with_weights() -> None:
+    problem = problem_of(
+        "together {\n    all_reduce on line(4) among g[0..1] { weight 2 }\n"
+        "    all_gather on line(4) among g[2..3] { weight 3 }\n}\n"
+    )
+    assert [(d.weight, d.in_place) for d in problem.demands] == [(2, InPlace.SAME), (3, InPlace.NONE)]
+    assert layout(problem) == [
+        ("all part 0", {(0, 0), (1, 0)}, {(0, 0), (1, 0)}, True),
+        ("all part 1", {(0, 1), (1, 1)}, {(0, 1), (1, 1)}, True),
+        *((f"g[2] part {k}", {(2, k)}, {(2, k), (3, k)}, False) for k in range(3)),
+        *((f"g[3] part {k}", {(3, k)}, {(2, 3 + k), (3, 3 + k)}, False) for k in range(3)),
+    ]
+    assert size_factor(problem) == 6
+
+
+def test_weights_stand_inside_together() -> None:
+    assert codes_of("all_reduce on ring(4) { weight 2 }\n") == ["misplaced-option"]
+    assert codes_of("together { all_reduce on ring(4) { weight 0 } }\n") == ["bad-limit"]
+    assert codes_of("together { all_reduce on ring(4) { weight 65 } }\n") == ["bad-limit"]
 
 
 @pytest.mark.parametrize(

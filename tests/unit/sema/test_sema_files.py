@@ -127,6 +127,12 @@ def test_a_loop_full_of_errors_ends() -> None:
     assert codes_of(text) == ["unknown-node", "unknown-node"]
 
 
+@pytest.mark.parametrize(("first", "last"), [("", ["division-by-zero"]), ("gpu h[2 ** 70]  ", ["number-too-large"])])
+def test_long_loops_end_early_after_an_error_elsewhere(first: str, last: list[str]) -> None:
+    loop = "for a in 0..<30000 { let b = 1 / (25000 - a) }"
+    assert codes_of("topology x {\n" + PAIR + f"    {first}{loop}\n}}\n") == last
+
+
 def test_errors_come_in_order_of_place_and_with_warnings() -> None:
     text = "topology x(a = 1, n = m) {\n" + PAIR + "    g[5] <-> g[6] : k\n}\nall_gather on x\nall_gatherr on y\n"
     with pytest.raises(DiagnosticError) as caught:

@@ -21,7 +21,7 @@ collective halo on torus(3, 2) {
     reduce total over g[0..1, 0]
     need total at g
 } with { op max, goal bandwidth, relays g[0, 0], g[1, 0] }
-together as tp { all_reduce on dgx1 among g[0..3] { op sum }  broadcast on dgx1 among g[4..7] { root g[5] } }
+together as tp { all_reduce on dgx1 among g[0..3] { op sum }  broadcast on dgx1 among g[4..7] { root g[5], weight 2 } }
 send_recv on ring(4) { pairs g[0] -> g[1] }
 emit { types f32 ops sum channels 2 }
 """

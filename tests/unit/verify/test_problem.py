@@ -20,6 +20,7 @@ from acclc.ir.problem import (
     Shard,
     ShardId,
 )
+from acclc.sema import analyse_text
 from acclc.verify import check_problem
 
 
@@ -136,6 +137,26 @@ def test_groups_that_run_together_are_disjoint() -> None:
 
     assert check_problem(together(a, b)).ok
     assert "problem.groups" in codes(together(a, c))
+
+
+def test_weights_are_lengths_in_counts() -> None:
+    text = (
+        "together {\n    all_reduce on line(4) among g[0..1] { weight 2 }\n    all_gather on line(4) among g[2..3]\n}\n"
+    )
+    (task,) = analyse_text(text).problems
+    assert check_problem(task).ok
+    heavy, light = task.demands
+    assert "problem.meaning" in codes(replace(task, demands=(replace(heavy, weight=1), light)))
+    assert "problem.meaning" in codes(replace(task, demands=(heavy, replace(light, weight=2, in_place=InPlace.NONE))))
+    assert "problem.demands" in codes(replace(task, demands=(replace(heavy, weight=0), light)))
+    assert "problem.in_place" in codes(replace(task, demands=(heavy, replace(light, weight=2))))
+    alone = problem(ring(4), Collective.ALL_REDUCE)
+    assert "problem.demands" in codes(replace(alone, demands=(replace(alone.demands[0], weight=2),)))
+
+
+def test_together_may_be_one_collective() -> None:
+    (task,) = analyse_text("together { all_gather on ring(3) { weight 2 } }\n").problems
+    assert check_problem(task).ok
 
 
 def test_shards_do_not_share_places() -> None:
