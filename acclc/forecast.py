@@ -110,11 +110,11 @@ def view_input(name: str, chosen: Chosen, sizes: Sequence[int], *, headroom: boo
 
 
 def side_by_side(views: Sequence[ViewInput]) -> ViewInput:
-    """Return what a page shows of one artefact, or of several to compare."""
+    """Return what one page shows of several artefacts to compare (of one: itself); their names tell them apart."""
     if len(views) == 1:
         return views[0]
     collectives = (replace(c, artefact=view.name) for view in views for c in view.collectives)
-    return ViewInput(" and ".join(dict.fromkeys(v.name for v in views)), tuple(collectives))
+    return ViewInput(" and ".join(view.name for view in views), tuple(collectives))
 
 
 def _view_collective(

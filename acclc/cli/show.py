@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,30 +50,33 @@ def command(
 ) -> int:
     """Write the schedules of ARTEFACT as one interactive page that opens offline; of two, side by side.
 
-    With --text, print them as a table of steps.
+    With --text, as a table of steps.
     """
     if text:
         return _show_text(artefacts, output or Path("-"), only, topology)
-    from acclc.forecast import side_by_side, view_input
+    from acclc.forecast import side_by_side
     from acclc.view.page import render_page
 
     if len(artefacts) > 2:
         raise click.UsageError("a page shows one artefact, or two side by side")
-    loaded = [load_any(artefact, topology) for artefact in artefacts]
-    names = [artefact.name for artefact in loaded]
-    if len(set(names)) < len(names):
-        names = [str(artefact) for artefact in artefacts]
-    views = []
-    for name, folder, artefact in zip(names, artefacts, loaded, strict=True):
-        chosen = select(artefact, only)
-        view = view_input(name, chosen, sizes, headroom=True)
-        views.append(_with_measured(view, folder, chosen, sizes) if measured else view)
+    views = [_view(artefact, sizes, measured, only, topology) for artefact in artefacts]
+    if len({view.name for view in views}) < len(views):
+        views = [replace(view, name=str(artefact)) for view, artefact in zip(views, artefacts, strict=True)]
     page = render_page(side_by_side(views))
     target = output if output is not None else artefacts[0].with_name(f"{artefacts[0].name}.html")
     write_text(target, page)
     if str(target) != "-":
         click.echo(f"{target}: open it in a browser")
     return OK
+
+
+def _view(artefact: Path, sizes: tuple[int, ...], measured: bool, only: str | None, topology: str | None) -> ViewInput:
+    from acclc.forecast import view_input
+
+    loaded = load_any(artefact, topology)
+    chosen = select(loaded, only)
+    view = view_input(loaded.name, chosen, sizes, headroom=True)
+    return _with_measured(view, artefact, chosen, sizes) if measured else view
 
 
 def _with_measured(
@@ -99,8 +103,7 @@ def _show_text(artefacts: tuple[Path, ...], output: Path, only: str | None, topo
 
     width = shutil.get_terminal_size().columns
     lines: list[str] = []
-    shown = [part for artefact in artefacts for part in select(load_any(artefact, topology), only)]
-    for collective, variants in shown:
+    for collective, variants in (c for a in artefacts for c in select(load_any(a, topology), only)):
         for variant in variants:
             lines += [
                 schedule_title(collective, variant),
