@@ -1,7 +1,7 @@
 """The MPI engine beside MPI's own all_reduce: seconds a call of the same ranks, in the same processes, in turn.
 
-Usage: ``python benchmarks/engines.py [--quick] [--json FILE] [--ranks N] [--mpiexec COMMAND]``. Needs mpi4py and its
-MPI. ``seconds`` and ``peer_seconds`` are the medians of rounds in which both take turns, averaged over the ranks. The
+Usage: ``python benchmarks/engines.py [--quick] [--json FILE] [--ranks N] [--mpiexec COMMAND]``, with a Python that has
+mpi4py. ``seconds`` and ``peer_seconds`` are the medians of rounds in which both take turns, the mean of all ranks. The
 topology is full; f32, sum, out of place. Each row's result is compared with MPI's.
 """
 

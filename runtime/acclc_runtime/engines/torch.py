@@ -14,10 +14,9 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -337,7 +336,7 @@ class _Call:
     op: Any = None
     root: int | None = None
     after: Callable[[], None] | None = None
-    told: Mapping[str, Any] = MappingProxyType({})
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def like(self) -> Any:

@@ -26,6 +26,8 @@ WINDOW = 16
 """Slices that are begun at the same time: what bounds scratch, and the depth of a pipeline that runs at full rate."""
 
 
+NEAR_WINDOW = 4
+"""The same where all messages stay on the host: nothing has to be hidden, and slots do not run out."""
 PATIENCE = 100
 """Rounds in which nothing goes on, after which what lies in others' slots is copied away."""
 
@@ -121,6 +123,7 @@ class Execution:
         self._before = [t.before for t in self._tasks]
         self._first = [n for n, t in enumerate(self._tasks) if t.before == 0]
         self._next_slice = 0
+        self._window = NEAR_WINDOW if all(t.peer in links.near for t in self._tasks if t.peer >= 0) else WINDOW
         self._slices: dict[int, _Slice] = {}
         self._ready: list[tuple[int, int, int]] = []
         self._blocked: list[tuple[int, int, int]] = []
@@ -164,7 +167,7 @@ class Execution:
         return lines
 
     def _admit(self) -> None:
-        while self._next_slice < self._work.tasks.slices and len(self._slices) < WINDOW and self._tasks:
+        while self._next_slice < self._work.tasks.slices and len(self._slices) < self._window and self._tasks:
             number = self._next_slice
             self._slices[number] = _Slice(list(self._before), len(self._tasks))
             self._next_slice += 1
