@@ -61,6 +61,8 @@ PIECES = (
 )
 
 
+LONGEST_TEXT = 50_000
+"""Characters of an imported machine that are read back: 2,000 GPUs take the parser seconds, and show no more."""
 LANGUAGE_PIECES = (
     *("{", "}", "[", "]", "(", ")", ",", ";", "=", "+", "-", "*", "/", "%", "..", "..<", "->", "<->", "<-", "\n", " "),
     *("0", "1", "2", "7", "63", "100000", "99999999999999999999", "1.5", "1e9", "GB/s", "Gbit/s", "us", "MiB", "x"),
@@ -122,7 +124,7 @@ def check(data: bytes, whole: bool = True) -> str:
     text = text_of(imported, topology_name("fuzz"), "fuzz.txt")
     assert not any(d.severity == "error" for d in imported.warnings)
     assert render(imported.warnings) or not imported.warnings
-    if whole:
+    if whole and len(text) <= LONGEST_TEXT:
         assert format_file(Source("fuzz.accl", text)) == text
         assert analyse_text(text, "fuzz.accl").topologies
     return "imported"
