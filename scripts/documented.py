@@ -26,6 +26,7 @@ PAGES = (
     "docs/machines.md",
     "docs/engines.md",
     "docs/torch.md",
+    "docs/mpi.md",
     "docs/msccl.md",
     "docs/extend.md",
     "docs/gallery.md",
