@@ -115,13 +115,14 @@ class _Asked:
 def _run_here(folder: Path, backend: str, mode: str | None, asked: _Asked) -> list[RunRow]:
     from acclc_runtime.manifest import read_manifest
     from acclc_runtime.run import run_checks
+    from acclc_runtime.selection import default_type
 
     manifest = read_manifest(folder)
     return run_checks(
         folder,
         backend=backend,
         sizes=asked.sizes,
-        dtypes=asked.dtypes or default_types(manifest),
+        dtypes=asked.dtypes or (default_type(manifest),),
         ops=asked.ops or default_operators(manifest),
         iterations=asked.iterations,
         check=asked.check,
@@ -134,6 +135,7 @@ def _run_here(folder: Path, backend: str, mode: str | None, asked: _Asked) -> li
 def _run_on_ranks(folder: Path, world: Any, asked: _Asked) -> list[RunRow]:
     from acclc_runtime.loader import load
     from acclc_runtime.run_ranks import run_checks_on_ranks
+    from acclc_runtime.selection import default_type
 
     loaded = load(folder)
     with loaded.join("mpi", "mpi") as comm:
@@ -141,7 +143,7 @@ def _run_on_ranks(folder: Path, world: Any, asked: _Asked) -> list[RunRow]:
             comm,
             world.gather,
             asked.sizes,
-            asked.dtypes or default_types(loaded.manifest),
+            asked.dtypes or (default_type(loaded.manifest),),
             asked.ops or default_operators(loaded.manifest),
             engine="mpi",
             seed=asked.seed,
@@ -158,11 +160,6 @@ def _record(folder: Path, trace: Path, mode: str, asked: _Asked) -> None:
 
     first = asked.dtypes[0] if asked.dtypes else None
     write_traces(load_artefact(folder), asked.only, trace, max(asked.sizes), recorded=folder, mode=mode, dtype=first)
-
-
-def default_types(manifest: Manifest) -> tuple[str, ...]:
-    """Return f32, or the first type of an artefact that does not have it."""
-    return ("f32",) if not manifest.types or "f32" in manifest.types else manifest.types[:1]
 
 
 def default_operators(manifest: Manifest) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ pipelined one each row is a chunk's tree or path and each column a level. Larger
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from textwrap import wrap
@@ -160,12 +161,12 @@ def _fullness(problem: Problem, schedule: Schedule, word: str) -> list[str]:
     links = problem.topology.links
     lines = []
     seconds = step_seconds(problem, schedule)
+    transfers = Counter(t.step for t in schedule.transfers)
     for number, (load, longest) in enumerate(zip(step_loads(problem, schedule), seconds, strict=True)):
-        count = sum(t.step == number for t in schedule.transfers)
         text = f"{word} {number + 1}: "
         if not schedule.pipelined:
             text += f"{plural(schedule.rounds[number], 'round')}, "
-        text += f"{plural(count, 'transfer')} over {len(load)} of {plural(len(links), 'link direction')}"
+        text += f"{plural(transfers[number], 'transfer')} over {len(load)} of {plural(len(links), 'link direction')}"
         if load and longest and not schedule.pipelined:
             busy = sum((w / links[x].capacity for x, w in load.items()), Fraction(0)) / longest / len(load)
             text += f", these {float(100 * busy):.3g} % full"

@@ -19,7 +19,7 @@ from acclc_runtime.dtypes import named
 from acclc_runtime.errors import AcclcRuntimeError
 from acclc_runtime.loader import load
 from acclc_runtime.reference import check, random_counts, random_inputs
-from acclc_runtime.selection import by_name, of_name, size_bytes, units_of_size
+from acclc_runtime.selection import by_name, default_type, of_name, size_bytes, units_of_size
 from acclc_runtime.slicing import plan_slices, slice_bytes_of
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def record(
 
 def _type_and_operator(manifest: Manifest, collective: ManifestCollective, dtype: str | None) -> tuple[str, str | None]:
     """What is run: what was asked for, what the source names, or what the artefact has."""
-    has_f32 = not manifest.types or "f32" in manifest.types
-    typed = dtype if dtype is not None else "f32" if has_f32 else manifest.types[0]
+    typed = dtype if dtype is not None else default_type(manifest)
     if not collective.reduces:
         return typed, None
     wanted = collective.op or "sum"

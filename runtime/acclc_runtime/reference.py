@@ -52,6 +52,11 @@ class Mismatch:
     expected: float | int | str
     got: float | int | str
 
+    @property
+    def words(self) -> str:
+        """Where it is, and what is wrong."""
+        return f"rank {self.rank}, element {self.element}: expected {self.expected}, got {self.got}"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

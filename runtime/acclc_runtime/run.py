@@ -233,9 +233,7 @@ def _judge(row: RunRow, case: Case, buffers: _Buffers, inputs: Sequence[NDArray[
     outputs = buffers.host_outputs()
     comparison = compare(case.collective, inputs, outputs, case.count, case.dtype, case.op, 1, case.counts)
     if comparison.wrong:
-        worst = comparison.mismatches[0]
-        error = f"rank {worst.rank}, element {worst.element}: expected {worst.expected}, got {worst.got}"
-        return replace(row, wrong=comparison.wrong, error=error)
+        return replace(row, wrong=comparison.wrong, error=comparison.mismatches[0].words)
     return replace(row, error=buffers.damaged_input())
 
 

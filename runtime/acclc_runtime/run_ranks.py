@@ -93,8 +93,7 @@ def _run_case(comm: Any, case: Case, engine: str, seed: int, iterations: int, ch
     found = compare(collective, inputs, outs, case.count, case.dtype, case.op, 1, case.counts, only=n)
     fault = ""
     if found.wrong:
-        worst = found.mismatches[0]
-        fault = f"rank {worst.rank}, element {worst.element}: expected {worst.expected}, got {worst.got}"
+        fault = found.mismatches[0].words
     elif not case.in_place and x is not None and pristine is not None:
         same = np.array_equal(x.view(np.uint8), pristine.view(np.uint8))
         fault = "" if same else f"rank {comm.rank}'s input was written to"

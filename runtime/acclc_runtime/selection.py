@@ -83,6 +83,11 @@ def choose(collective: ManifestCollective, nbytes: int) -> tuple[ManifestVariant
     return nearest[1], f"no variant is for this size; the nearest is best for {size_range(nearest[1])}"
 
 
+def default_type(manifest: Manifest) -> str:
+    """Return the type that is run where none is named: f32, or the first one of an artefact that does not have it."""
+    return "f32" if not manifest.types or "f32" in manifest.types else manifest.types[0]
+
+
 def by_name(collective: ManifestCollective, name: str) -> ManifestVariant:
     """Return the variant of that name.
 

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from acclc_runtime.memory.short_ways import METHODS, said
 from acclc_runtime.memory.varying_calls import VaryingCalls, addresses_of
 from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.one_rank import without_input
-from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.selection import format_bytes, size_bytes
 from acclc_runtime.settings import debug_enabled, say_once
 from acclc_runtime.tuning import Choices
 
@@ -123,29 +123,6 @@ class Communicator(VaryingCalls):
         storage = named(dtype).storage if isinstance(dtype, str) else np.dtype(dtype)
         return self._heap.array((shape,) if isinstance(shape, int) else tuple(shape), storage)
 
-    def collective(
-        self,
-        name: str,
-        inputs: Any = None,
-        outputs: Any = None,
-        op: str | None = None,
-        variant: str | None = None,
-        dtype: str | None = None,
-        async_op: bool = False,
-        **told: Any,
-    ) -> Any:
-        """Run the collective of that name with this rank's input and output: any, custom ones included.
-
-        ``counts``, ``send_counts``, ``recv_counts``, ``check``: see :meth:`all_to_all_v`.
-        """
-        collective = of_name(self._manifest, name)
-        way = said("collective", name=name, op=op, variant=variant, dtype=dtype)
-        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype, told, way)
-
-    def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
-        """Return the variant that a call of S = ``nbytes`` takes, and why."""
-        return self._choices.choose(of_name(self._manifest, name), nbytes)
-
     def describe(self, nbytes: int | None = None) -> str:
         """Return in words what runs, and for a size S in bytes which variant of each collective, and why."""
         world, manifest = self._world, self._manifest
@@ -170,27 +147,8 @@ class Communicator(VaryingCalls):
             lines.append(f"{head}: variant {variant.id} ({variant.strategy}): {reason}; {staged}")
         return "\n".join(lines)
 
-    def _of_kind(
-        self,
-        kind: str,
-        x: Any,
-        out: Any,
-        op: str | None,
-        root: int | None,
-        stream: Any,
-        async_op: bool,
-        variant: str | None,
-        dtype: str | None,
-        told: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Any:
-        if stream is not None:
-            raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
-        collective = of_kind(self._manifest, kind, root, "comm")
-        way = said(kind, op=op, root=root, variant=variant, dtype=dtype) if kind in METHODS else None
-        return self._begin(collective, x, out, op, async_op, variant, dtype, told, way)
-
-    def _ranks_of_kind(self, kind: str) -> int:
-        return len(of_kind(self._manifest, kind, None, "comm").ranks)
+    def _way(self, method: str, **words: Any) -> Way | None:
+        return said(method, **words) if method in METHODS else None
 
     def _begin(
         self,
@@ -206,10 +164,7 @@ class Communicator(VaryingCalls):
     ) -> Any:
         """Run a call here, or where calls wait on the thread that makes them, so that they keep their order."""
         self._check_open()
-        if collective.name not in self._own:
-            members = ", ".join(map(str, collective.ranks))
-            raise ArgumentError(f"{collective.name} is on the ranks {members}; rank {self.rank} takes no part in it")
-
+        self._check_member(collective)
         given = self._told(collective, told)
 
         def run() -> Any:

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from acclc_runtime.memory.told_counts import split_counts
+from acclc_runtime.one_rank import OneRank
 
 
-class NamedCalls(ABC):
+class NamedCalls(OneRank):
     """One method a collective: the long ways (see :mod:`acclc_runtime.memory.short_ways`)."""
-
-    @abstractmethod
-    def _of_kind(
-        self,
-        kind: str,
-        x: Any,
-        out: Any,
-        op: str | None,
-        root: int | None,
-        stream: Any,
-        async_op: bool,
-        variant: str | None,
-        dtype: str | None,
-        told: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Any:
-        """Check everything, then run. ``told``: what an all_to_all_v says of its counts."""
-
-    @abstractmethod
-    def _ranks_of_kind(self, kind: str) -> int:
-        """Return how many ranks the collective of a kind has."""
 
     def all_reduce(
         self,

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from acclc_runtime.arguments import CheckedCall
-from acclc_runtime.counts import Lengths, Matrix, lengths_of
+from acclc_runtime.counts import Matrix, lengths_of
 from acclc_runtime.dtypes import DType
 from acclc_runtime.errors import ArgumentError, MismatchError
-from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
+from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.native import DONE, NativeComm
 from acclc_runtime.memory.plans import CallKey, Plan, Plans
 from acclc_runtime.memory.told_counts import ToldCounts
-from acclc_runtime.tuning import Choices
 from acclc_runtime.varying import check_own_input, check_varying_call
 
 
 class VaryingCalls(NamedCalls):
     """The part of a communicator that knows of counts. What is declared here is the communicator's."""
 
-    _manifest: Manifest
-    _own: dict[str, ManifestCollective]
     _plans: Plans
-    _choices: Choices
     _lock: AbstractContextManager[Any]
     _debug: bool
-
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """This rank."""
 
     @abstractmethod
     def _opened(self) -> NativeComm:
@@ -58,25 +48,6 @@ class VaryingCalls(NamedCalls):
         self, collective: ManifestCollective, variant: ManifestVariant, reason: str, checked: CheckedCall, nbytes: int
     ) -> None:
         """Tell what runs, where that was asked for."""
-
-    def _told(self, collective: ManifestCollective, told: Mapping[str, Any]) -> ToldCounts | None:
-        """Return what the call says of its counts; None where there is one count.
-
-        Raises:
-            ArgumentError: see :meth:`ToldCounts.of`; or there is one count, which the arrays tell.
-        """
-        names = ("counts", "send_counts", "recv_counts")
-        unknown = [name for name in told if name not in (*names, "check")]
-        if unknown:
-            raise TypeError(f"collective() got an unexpected keyword argument {unknown[0]!r}")
-        if collective.varying:
-            position = self._own[collective.name].positions[0]
-            counts, sent, got = map(told.get, names)
-            return ToldCounts.of(collective, position, counts, sent, got, bool(told.get("check", True)))
-        given = [name for name in names if told.get(name) is not None]
-        if given:
-            raise ArgumentError(f"{collective.name} has one count, which the arrays tell; leave {given[0]}= out")
-        return None
 
     def _run_varying(
         self,
@@ -117,12 +88,6 @@ class VaryingCalls(NamedCalls):
         if status != DONE:
             raise self._failure(native, status)
         return checked.results[0]
-
-    def _lengths(self, collective: ManifestCollective, matrix: Matrix) -> Lengths:
-        """Return the lengths of this rank's buffers."""
-        n = collective.ranks.index(self.rank)
-        whole = lengths_of(collective, matrix)
-        return Lengths(whole.shards, (whole.inputs[n],), (whole.outputs[n],))
 
     def _exchange(self, native: NativeComm, collective: ManifestCollective, told: ToldCounts, kind: DType) -> Matrix:
         """Return every rank's own row of counts; an error, on all ranks, where somebody says otherwise."""

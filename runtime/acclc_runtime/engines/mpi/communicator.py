@@ -6,14 +6,14 @@ import contextlib
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.backends.program_checks import check_program
-from acclc_runtime.counts import Lengths, Matrix, lengths_of
+from acclc_runtime.counts import Matrix, lengths_of
 from acclc_runtime.dtypes import named
 from acclc_runtime.engines.mpi.agreement import Agreement, words_of
 from acclc_runtime.engines.mpi.execution import Execution, Links, OddMessageError, Work
@@ -34,7 +34,7 @@ from acclc_runtime.memory.worker import Handle, Worker
 from acclc_runtime.one_rank import without_input
 from acclc_runtime.partition import ALIGN
 from acclc_runtime.program import Program
-from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.selection import format_bytes, size_bytes
 from acclc_runtime.settings import debug_enabled, say_once
 from acclc_runtime.slicing import plan_slices
 from acclc_runtime.tuning import Choices
@@ -128,25 +128,6 @@ class MpiCommunicator(NamedCalls):
         made: np.ndarray[Any, Any] = raw[first : first + nbytes].view(storage).reshape(whole)
         return made
 
-    def collective(
-        self,
-        name: str,
-        inputs: Any = None,
-        outputs: Any = None,
-        op: str | None = None,
-        variant: str | None = None,
-        dtype: str | None = None,
-        async_op: bool = False,
-        **told: Any,
-    ) -> Any:
-        """Run the collective of that name with this rank's input and output: any, custom ones included."""
-        collective = of_name(self._manifest, name)
-        return self._begin(collective, inputs, outputs, op, async_op, variant, dtype, told)
-
-    def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
-        """Return the variant that a call of S = ``nbytes`` takes, and why."""
-        return self._choices.choose(of_name(self._manifest, name), nbytes)
-
     def describe(self, nbytes: int | None = None) -> str:
         """Return in words what runs, and for a size S in bytes which variant of each collective, and why."""
         world = self._world
@@ -165,27 +146,6 @@ class MpiCommunicator(NamedCalls):
                 lines.append(f"{collective.name}: {error}")
         return "\n".join(lines)
 
-    def _of_kind(
-        self,
-        kind: str,
-        x: Any,
-        out: Any,
-        op: str | None,
-        root: int | None,
-        stream: Any,
-        async_op: bool,
-        variant: str | None,
-        dtype: str | None,
-        told: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Any:
-        if stream is not None:
-            raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
-        collective = of_kind(self._manifest, kind, root, "comm")
-        return self._begin(collective, x, out, op, async_op, variant, dtype, told)
-
-    def _ranks_of_kind(self, kind: str) -> int:
-        return len(of_kind(self._manifest, kind, None, "comm").ranks)
-
     def _begin(
         self,
         collective: ManifestCollective,
@@ -196,12 +156,11 @@ class MpiCommunicator(NamedCalls):
         variant: str | None,
         dtype: str | None,
         told: Mapping[str, Any],
+        way: Any,
     ) -> Any:
         """Run a call; with ``async_op`` on a thread of its own, if MPI allows that."""
         self._check_open()
-        if collective.name not in self._own:
-            members = ", ".join(map(str, collective.ranks))
-            raise ArgumentError(f"{collective.name} is on the ranks {members}; rank {self.rank} takes no part in it")
+        self._check_member(collective)
         given = self._told(collective, told)
 
         def run() -> Any:
@@ -219,20 +178,6 @@ class MpiCommunicator(NamedCalls):
             return _ended(run())
         handle = Handle(self._worker.submit(run, lambda: None))
         return handle if async_op else handle.wait()
-
-    def _told(self, collective: ManifestCollective, told: Mapping[str, Any]) -> ToldCounts | None:
-        names = ("counts", "send_counts", "recv_counts")
-        unknown = [name for name in told if name not in (*names, "check")]
-        if unknown:
-            raise TypeError(f"collective() got an unexpected keyword argument {unknown[0]!r}")
-        if collective.varying:
-            position = self._own[collective.name].positions[0]
-            counts, sent, got = map(told.get, names)
-            return ToldCounts.of(collective, position, counts, sent, got, True)
-        given = [name for name in names if told.get(name) is not None]
-        if given:
-            raise ArgumentError(f"{collective.name} has one count, which the arrays tell; leave {given[0]}= out")
-        return None
 
     def _run(
         self,
@@ -296,11 +241,6 @@ class MpiCommunicator(NamedCalls):
         variant, _ = self._choices.take(collective, variant_name, nbytes)
         self._execute(collective, variant, checked, agreement, matrix)
         return checked.results[0]
-
-    def _lengths(self, collective: ManifestCollective, matrix: Matrix) -> Lengths:
-        n = collective.ranks.index(self.rank)
-        whole = lengths_of(collective, matrix)
-        return Lengths(whole.shards, (whole.inputs[n],), (whole.outputs[n],))
 
     def _agree(
         self,
