@@ -64,7 +64,8 @@ def _run(core: ctypes.CDLL, base: int, rank: int, ranks: int, head: int, part: i
     core.accl_set(context, spins, 200, ctypes.c_size_t(16 << 20), ctypes.c_size_t(64 << 10), 1, 2)
     first = base + head + 2 * part * rank
     source, target = ctypes.c_void_p(first), ctypes.c_void_p(first + part)
-    ctypes.memset(first, 0, 2 * part)
+    # the numbers of the other benchmarks: this processor writes zeros to memory nearly twice as fast as anything else
+    np.frombuffer((ctypes.c_uint8 * (2 * part)).from_address(first), np.float32)[:] = rank + 1
     found = []
     for name, size, turns in cells:
         length = ctypes.c_size_t(max(1, size // 4) if name == "all_reduce" else max(ranks, size // 4) // ranks * ranks)

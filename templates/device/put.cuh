@@ -222,7 +222,7 @@ template <bool streaming> ACCL_INLINE void copy_bytes(u8* target, const u8* sour
         __builtin_memcpy(target, source, bytes);
         return;
     }
-    *(Wide*)target = *(const Wide*)source;  // the head, and more that is written again
+    if (head != 0) *(Wide*)target = *(const Wide*)source;  // and more that is written again
     u64 i = head;
     for (; i + 4 * wide_bytes <= bytes; i += 4 * wide_bytes) {
         Wide values[4];

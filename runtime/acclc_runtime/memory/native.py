@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,20 @@ from acclc_runtime.errors import AcclcRuntimeError, BuildError
 JOIN_ABI = 3
 _FOLDER = Path(__file__).resolve().parent.parent / "native"
 _FLAGS = ("-std=c++20",)
+
+_PARTS = (
+    "accl_native.h",
+    "accl_join.h",
+    "accl_fibre.h",
+    "accl_rank.h",
+    "accl_fibre.cpp",
+    "accl_rank_calls.cpp",
+    "accl_rank_memory.cpp",
+    "accl_rank_waits.cpp",
+    "accl_join.cpp",
+    "accl_join_python.cpp",
+)
+"""The library's files, headers before what includes them: they are built as one text."""
 
 DONE, FAILED, BROKEN, NO_STAGING, BUSY, NO_MEMORY, UNKNOWN = range(7)
 """Status of a call: see accl_join.h."""
@@ -115,11 +130,8 @@ class MethodDef(ctypes.Structure):
 @lru_cache(maxsize=1)
 def native_library() -> ctypes.CDLL:
     """Return the library, built if need be."""
-    texts = [(_FOLDER / name).read_bytes() for name in ("accl_native.h", "accl_join.h", "accl_join.cpp",
-                                                        "accl_join_python.cpp")]  # fmt: skip
-    text = b"\n".join(texts)
-    for line in (b"#pragma once\n", b'#include "accl_native.h"\n', b'#include "accl_join.h"\n'):
-        text = text.replace(line, b"")
+    text = b"\n".join((_FOLDER / name).read_bytes() for name in _PARTS)
+    text = re.sub(rb'#pragma once\n|#include "accl_\w+\.h"\n', b"", text)
     library = load_library(_FOLDER / "accl_join.cpp", text, _FLAGS)
     library.accl_join_abi.restype = ctypes.c_uint32
     if library.accl_join_abi() != JOIN_ABI:
