@@ -14,6 +14,7 @@ from acclc.ir.result import Bound
 from acclc.packings import packing_words
 from acclc.simulate import Baseline, baselines, shard_bytes, simulate
 from acclc.view.model import ViewCollective, ViewHeadroom, ViewInput, ViewTimes, ViewVariant
+from acclc_runtime.slicing import SLICE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +84,16 @@ def bound_seconds(problem: Problem, bound: Bound, size: int) -> Fraction:
     return max(bound.throughput.time_per_byte * shard_bytes(problem, size), bound.latency.seconds)
 
 
-def forecast(collective: CompiledCollective, variants: Iterable[Variant], sizes: Sequence[int]) -> Iterator[Forecast]:
-    """Simulate variants, ring and tree at each size."""
+def forecast(
+    collective: CompiledCollective, variants: Iterable[Variant], sizes: Sequence[int], slice_bytes: int = SLICE_BYTES
+) -> Iterator[Forecast]:
+    """Simulate variants (pipelined ones in slices of at most so many bytes), ring and tree at each size."""
     problem, bound = collective.problem, collective.proof.bound
     for size in sizes:
         least = bound_seconds(problem, bound, size)
         shard = shard_bytes(problem, size)
         for variant in variants:
-            timeline = simulate(problem, variant.schedule, shard)
+            timeline = simulate(problem, variant.schedule, shard, slice_bytes=slice_bytes)
             yield Forecast(collective.name, variant.id, size, timeline.seconds, least, timeline.limiting)
         for baseline in baselines(problem, shard):
             timeline = baseline.timeline

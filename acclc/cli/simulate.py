@@ -30,15 +30,27 @@ from acclc.cli.sizes import SIZE
     show_default=True,
     help="S in bytes (as nccl-tests counts it); may be given several times.",
 )
+@click.option(
+    "--slice",
+    "slice_bytes",
+    type=SIZE,
+    default="64KiB",
+    show_default=True,
+    help="What a pipelined schedule moves of a chunk at a time, at most (join takes it as slice_bytes).",
+)
 @only_option
 @topology_option
 @json_option
-def command(artefact: Path, sizes: tuple[int, ...], only: str | None, topology: str | None, as_json: bool) -> int:
+def command(
+    artefact: Path, sizes: tuple[int, ...], slice_bytes: int, only: str | None, topology: str | None, as_json: bool
+) -> int:
     """Print the alpha-beta time of each variant of ARTEFACT, what limits it, and ring and tree beside it."""
     from acclc.forecast import forecast
 
+    if slice_bytes == 0:
+        raise click.BadParameter("a slice holds at least one byte", param_hint="--slice")
     chosen = select(load_any(artefact, topology, needs_topology=True), only)
-    rows = [row for collective, variants in chosen for row in forecast(collective, variants, sizes)]
+    rows = [row for collective, variants in chosen for row in forecast(collective, variants, sizes, slice_bytes)]
     if as_json:
         print_json({"artefact": str(artefact), "rows": [row.to_dict() for row in rows]})
         return OK

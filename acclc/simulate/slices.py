@@ -51,16 +51,21 @@ def chain_latency(problem: Problem, schedule: Schedule) -> Fraction:
 
 
 def sliced_times(
-    problem: Problem, schedule: Schedule, shard_bytes: int, overhead: Fraction = Fraction(0)
+    problem: Problem,
+    schedule: Schedule,
+    shard_bytes: int,
+    overhead: Fraction = Fraction(0),
+    slice_bytes: int = SLICE_BYTES,
 ) -> tuple[TransferTime, ...]:
     """Return every transfer's times: of its first slice's start, and of its last slice's end and arrival.
 
-    What is not pipelined runs whole. Raises StuckError for a schedule that cannot run.
+    What is not pipelined runs whole. ``slice_bytes``: of a chunk, at most.
+    Raises StuckError for a schedule that cannot run.
     """
     if not schedule.pipelined:
         return transfer_times(problem, schedule, shard_bytes, overhead)
     longest = max(c.weight for c in schedule.chunks)
-    slices = max(1, ceil(longest * shard_bytes / SLICE_BYTES))
+    slices = max(1, ceil(longest * shard_bytes / slice_bytes))
     run = min(slices, max(FEWEST, MOST_EVENTS // len(schedule.transfers)))
     order = sorted((g, t.id) for g in range(run) for t in schedule.transfers)
     times = transfer_times(problem, _cut(schedule, slices, order), shard_bytes, overhead)

@@ -9,6 +9,7 @@ from acclc.ir.problem import LinkId, Problem
 from acclc.ir.schedule import OWN, Schedule, Transfer, TransferId
 from acclc.simulate.events import TransferTime
 from acclc.simulate.slices import sliced_times
+from acclc_runtime.slicing import SLICE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,22 @@ class Timeline:
     """What the time is spent on, in words."""
 
 
-def simulate(problem: Problem, schedule: Schedule, shard_bytes: int, *, overhead: Fraction = Fraction(0)) -> Timeline:
+def simulate(
+    problem: Problem,
+    schedule: Schedule,
+    shard_bytes: int,
+    *,
+    overhead: Fraction = Fraction(0),
+    slice_bytes: int = SLICE_BYTES,
+) -> Timeline:
     """Run a schedule for shards of ``shard_bytes`` and return its timeline; exact (see ``events``).
 
-    ``overhead``: seconds a block needs to begin each transfer. Raises StuckError for a schedule that cannot run.
+    ``overhead``: seconds a block needs to begin each transfer. ``slice_bytes``: what a pipelined schedule moves of a
+    chunk at a time, at most: smaller ones fill a pipeline sooner, and the model has no cost of a slice.
+    Raises StuckError for a schedule that cannot run.
     """
     topology = problem.topology
-    times = sliced_times(problem, schedule, shard_bytes, overhead)
+    times = sliced_times(problem, schedule, shard_bytes, overhead, slice_bytes)
     seconds = max((t.arrived for t in times), default=Fraction(0))
     weights = {c.id: c.weight for c in schedule.chunks}
     carried = [Fraction(0)] * len(topology.links)

@@ -311,6 +311,7 @@ def test_the_topologies_are_listed_and_shown(acclc: Invoke) -> None:
         (("run", "ABSENT", "--backend", "numpy"), 1),
         (("simulate", "ABSENT"), 1),
         (("simulate", "COMPILED", "--only", "absent"), 2),
+        (("simulate", "COMPILED", "--slice", "0"), 2),
     ],
 )
 def test_json_is_one_object_after_a_failure_too(

@@ -31,6 +31,13 @@ def test_one_slice_is_stored_and_forwarded() -> None:
     assert simulate(problem, schedule, 1000).seconds == 3 * (US + Fraction(1000, RATE))
 
 
+def test_smaller_slices_fill_a_chain_sooner() -> None:
+    problem, schedule = chain(4)
+    for slice_bytes in (1, 1000, SLICE_BYTES):
+        expected = 4 * US + (4 + 2000 - 1) * Fraction(slice_bytes, RATE)
+        assert simulate(problem, schedule, 2000 * slice_bytes, slice_bytes=slice_bytes).seconds == expected
+
+
 def test_many_slices_fill_the_chain_once() -> None:
     """The chain's latency, a slice on each hop, and then one slice after another: exactly d + slices - 1 of them."""
     problem, schedule = chain(4)
