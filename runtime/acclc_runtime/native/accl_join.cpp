@@ -38,8 +38,8 @@ void posted(void* runner, uint32_t home) {
     const uint32_t who = comm.schedule->ranks[home];
     if (who == comm.rank) return;
     Head& head = *comm.peers[who].head;
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);  // the counter before the look, as a sleeper says so before its look
     if (__atomic_load_n(&head.sleeping, __ATOMIC_RELAXED) != 0) ring(head);
+    comm.posted_since = true;
 }
 
 uint32_t entered(void* runner, uint32_t slot) {
@@ -114,11 +114,11 @@ bool accl_comm::run_fibres() {
         f.counter = nullptr;
         if (alone) {
             kernel(&launch, &host, &f, &own().progress, f.number, 0, 1);
-            return true;
+            break;
         }
         if (!f.context.start(stacks + i * each + (each - fibre_stack_bytes), fibre_stack_bytes, fibre_main)) return false;
     }
-    for (uint32_t live = count; live != 0;) {
+    for (uint32_t live = alone ? 0 : count; live != 0;) {
         bool any = false;
         for (uint32_t i = 0; i < count; ++i) {
             Fibre& f = *fibres[i];
@@ -130,6 +130,7 @@ bool accl_comm::run_fibres() {
         }
         if (!any) idle();
     }
+    wake_sleepers();
     return true;
 }
 

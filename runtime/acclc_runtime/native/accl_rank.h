@@ -152,6 +152,7 @@ struct accl_comm {
     uint32_t reason = 0;  // not 0: every wait ends with it
     accl_cause cause = {};
     accl_call mine = {};
+    bool posted_since = false;  // something, since the last look for sleepers
     bool alone = false;  // one block: it runs on the caller's stack
     std::vector<std::unique_ptr<accl_rank::Fibre>> fibres;
     accl_rank::Context scheduler;
@@ -177,6 +178,7 @@ struct accl_comm {
     uint32_t mismatch(uint32_t who, const accl_call& theirs);
 
     // accl_rank_waits.cpp
+    void wake_sleepers();
     void idle();
     bool part_cores();
     void look(uint64_t now);

@@ -25,8 +25,21 @@ void pause_core() {
 
 }  // namespace
 
+// Whoever posts looks at once whether the other sleeps, but does not wait until the post is to be seen: the other may
+// have looked before, and sleep since. So it looks again, for all posts together, before it waits or returns.
+void accl_comm::wake_sleepers() {
+    if (!posted_since) return;
+    posted_since = false;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);  // the counters before the look, as a sleeper says so before its look
+    for (const uint32_t who : schedule->ranks) {
+        Head& head = *peers[who].head;
+        if (who != rank && __atomic_load_n(&head.sleeping, __ATOMIC_RELAXED) != 0) ring(head);
+    }
+}
+
 // Until some fibre can go on, or all must end.
 void accl_comm::idle() {
+    wake_sleepers();
     const uint32_t count = schedule->numbers;
     const auto ready = [&] {
         for (uint32_t i = 0; i < count; ++i) {
