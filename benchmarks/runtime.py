@@ -7,8 +7,9 @@ Times are microseconds a call of float32, out of place: rank 0's mean in a round
 (ours, each peer's, ours, ...), each with processes of its own. S is counted as nccl-tests does: the larger buffer.
 ``symmetric`` arrays are of ``comm.empty``; ``private`` ones any, aligned on 64 bytes, as the peers' are. A peer is a
 Python that has mpi4py, and the mpiexec that starts it (default: the one beside it); the better one counts in each cell.
-``--hand-written`` names a folder with core.cpp, a direct plan in C++ (see peers/prototype_peer.py). ``roof`` is the
-share of the memory roof (see peers/memory_roof.py) that the symmetric call reaches.
+``--hand-written`` names a folder with core.cpp, a direct plan in C++ (see peers/prototype_peer.py), whose loop over the
+calls is in C++ too; ``x`` compares it with ``plan``, the symmetric call in such a loop (see peers/plan_loop.py). ``roof``
+is the share of the memory roof (see peers/memory_roof.py) that the symmetric call reaches.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import memory_roof, prototype_peer
+from peers import memory_roof, plan_loop, prototype_peer
 
 from acclc_runtime.peers.mpi import Mpi
 
@@ -40,6 +41,9 @@ BUDGET_S = 0.04
 
 Cell = tuple[str, int, int]
 """Operation, S in bytes, calls to time."""
+
+Ours = tuple[float, float, float | None, bool]
+"""Seconds with symmetric and with private arrays, and of the plan; whether the results are right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Row:
     private_seconds: float
     peers: dict[str, float]
     peer_seconds: float | None
+    plan_seconds: float | None
     hand_written_seconds: float | None
     roof: float
     """Share of the memory roof; above 1 where caches hold the arrays."""
@@ -76,9 +81,16 @@ def aligned(length: int) -> np.ndarray[Any, Any]:
     return raw[first : first + length * 4].view(np.float32)
 
 
-def ours(comm: Any, wanted: list[Cell]) -> list[tuple[float, float, bool]]:
-    """Return, for each cell, seconds with symmetric and with private arrays, and whether the results are right."""
-    return [(*(timed(comm, cell, make) for make in (comm.empty, aligned)), right(comm, cell)) for cell in wanted]
+def ours(comm: Any, wanted: list[Cell], loop: Path | None) -> list[Ours]:
+    """Return what is measured of each cell."""
+    found = []
+    for name, size, turns in wanted:
+        cell = (name, size, turns)
+        x, y = buffers(comm, cell, comm.empty)
+        plan = None if loop is None else plan_loop.seconds(loop, comm, getattr(comm, name), x, y, turns)
+        symmetric, private = (timed(comm, cell, make) for make in (comm.empty, aligned))
+        found.append((symmetric, private, plan, right(comm, cell)))
+    return found
 
 
 def buffers(comm: Any, cell: Cell, make: Any) -> tuple[Any, Any]:
@@ -114,11 +126,11 @@ def right(comm: Any, cell: Cell) -> bool:
     return bool((y.reshape(n, -1) == np.arange(1, n + 1, dtype=np.float32)[:, None]).all())
 
 
-def our_round(folder: Path, ranks: int, wanted: list[Cell]) -> list[tuple[float, float, bool]]:
+def our_round(folder: Path, ranks: int, wanted: list[Cell], loop: Path | None) -> list[Ours]:
     import acclc_runtime
 
-    results = acclc_runtime.spawn(ours, ranks, folder, (wanted,))
-    return [(a, b, all(r[n][2] for r in results)) for n, (a, b, _) in enumerate(results[0])]
+    results = acclc_runtime.spawn(ours, ranks, folder, (wanted, loop))
+    return [(*times, all(r[n][3] for r in results)) for n, (*times, _) in enumerate(results[0])]
 
 
 def compile_full(folder: Path, ranks: int) -> Path:
@@ -141,12 +153,13 @@ def run(
 ) -> list[Row]:
     artefact = compile_full(folder, ranks)
     wanted = cells(ranks, sizes)
-    our_round(artefact, ranks, [(name, size, 1) for name, size, _ in wanted])  # builds the kernels
-    mine: list[list[tuple[float, float, bool]]] = []
+    loop = None if library is None else plan_loop.build(folder)
+    our_round(artefact, ranks, [(name, size, 1) for name, size, _ in wanted], None)  # builds the kernels
+    mine: list[list[Ours]] = []
     theirs: dict[str, list[list[float]]] = {}
     by_hand: list[list[float]] = []
     for number in range(rounds):
-        mine.append(our_round(artefact, ranks, wanted))
+        mine.append(our_round(artefact, ranks, wanted, loop))
         for peer in peers:
             version, seconds = peer.seconds(ranks, wanted)
             theirs.setdefault(version, []).append([s for s in seconds if s is not None])
@@ -160,7 +173,7 @@ def run(
         rows.append(
             Row(
                 case=f"{name} {size} B x{ranks}",
-                verified=all(r[n][2] for r in mine),
+                verified=all(r[n][3] for r in mine),
                 operation=name,
                 ranks=ranks,
                 size=size,
@@ -168,6 +181,7 @@ def run(
                 private_seconds=statistics.median(r[n][1] for r in mine),
                 peers=medians,
                 peer_seconds=min(medians.values(), default=None),
+                plan_seconds=None if loop is None else statistics.median(r[n][2] or 0 for r in mine),
                 hand_written_seconds=statistics.median(r[n] for r in by_hand) if by_hand else None,
                 roof=memory_roof.moved(name, ranks, size) / seconds / roof,
             )
@@ -182,21 +196,31 @@ def table(rows: list[Row]) -> str:
     lines = [f"{letters[v]}: {v}" for v in versions]
     lines.append(
         f"{'collective':15} {'N':>2} {'S':>9} {'symmetric':>10} {'private':>10}{columns}  sym x  priv x"
-        f" {'by hand':>10} {'x':>5} {'roof':>5}"
+        f" {'plan':>10} {'by hand':>10} {'x':>5} {'roof':>5}"
     )
     for r in rows:
         times = "".join(f" {r.peers[v] * 1e6:10.1f}" if v in r.peers else f" {'-':>10}" for v in versions)
         ratios = f"{'-':>6} {'-':>6}"
         if r.peer_seconds:
             ratios = f"{r.peer_seconds / r.seconds:6.2f} {r.peer_seconds / r.private_seconds:6.2f}"
-        by_hand = f"{'-':>10} {'-':>5}"
-        if r.hand_written_seconds:
-            by_hand = f"{r.hand_written_seconds * 1e6:10.1f} {r.hand_written_seconds / r.seconds:5.2f}"
+        by_hand = f"{'-':>10} {'-':>10} {'-':>5}"
+        if r.hand_written_seconds and r.plan_seconds:
+            times_as_fast = r.hand_written_seconds / r.plan_seconds
+            by_hand = f"{r.plan_seconds * 1e6:10.1f} {r.hand_written_seconds * 1e6:10.1f} {times_as_fast:5.2f}"
         lines.append(
             f"{r.operation:15} {r.ranks:2} {r.size:9} {r.seconds * 1e6:10.1f} {r.private_seconds * 1e6:10.1f}"
             f"{times} {ratios} {by_hand} {r.roof:5.2f}{'' if r.verified else '  WRONG'}"
         )
     return "\n".join(lines)
+
+
+def plan(rows: list[Row]) -> str:
+    """Return how fast the plan is beside the hand-written one, in words; nothing where there is none."""
+    ratios = [r.hand_written_seconds / r.plan_seconds for r in rows if r.hand_written_seconds and r.plan_seconds]
+    if not ratios:
+        return ""
+    met = sum(ratio >= 0.9 for ratio in ratios)
+    return f"; the plan {statistics.geometric_mean(ratios):.2f}x the hand-written one, {met} of {len(ratios)} >= 0.9"
 
 
 def summary(rows: list[Row]) -> str:
@@ -213,7 +237,7 @@ def summary(rows: list[Row]) -> str:
                     for key in ("seconds", "private_seconds")
                 ]
                 name = "all N" if ranks is None else f"N={ranks}  "
-                lines.append(f"{name} {words:11} {means[0]:5.2f}x symmetric, {means[1]:5.2f}x private")
+                lines.append(f"{name} {words:11} {means[0]:5.2f}x symmetric, {means[1]:5.2f}x private{plan(found)}")
     for r in rows:
         for binding, seconds in (("symmetric", r.seconds), ("private", r.private_seconds)):
             if r.peer_seconds and seconds > r.peer_seconds:
