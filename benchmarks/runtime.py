@@ -7,9 +7,9 @@ Times are microseconds a call of float32, out of place: rank 0's mean in a round
 (ours, each peer's, ours, ...), each with processes of its own. S is counted as nccl-tests does: the larger buffer.
 ``symmetric`` arrays are of ``comm.empty``; ``private`` ones any, aligned on 64 bytes, as the peers' are. A peer is a
 Python that has mpi4py, and the mpiexec that starts it (default: the one beside it); the better one counts in each cell.
-``--hand-written`` names a folder with core.cpp, a direct plan in C++ (see peers/prototype_peer.py), whose loop over the
-calls is in C++ too; ``x`` compares it with ``plan``, the symmetric call in such a loop (see peers/plan_loop.py). ``roof``
-is the share of the memory roof (see peers/memory_roof.py) that the symmetric call reaches.
+``--hand-written`` names a folder with core.cpp, a direct plan in C++ (peers/prototype_peer.py), whose loop over its
+calls is in C++ too; ``x`` compares it with ``plan``, the symmetric call in such a loop (peers/plan_loop.py). ``roof``
+is the share of the memory roof (peers/memory_roof.py) that the symmetric call reaches.
 """
 
 from __future__ import annotations
