@@ -27,6 +27,7 @@ PAGES = (
     "docs/engines.md",
     "docs/torch.md",
     "docs/mpi.md",
+    "docs/nccl.md",
     "docs/msccl.md",
     "docs/extend.md",
     "docs/gallery.md",

@@ -160,6 +160,21 @@ COLLECTIVE_CODES: tuple[CatalogueEntry, ...] = (
         "broadcast on line(4) { relays g[1], g[2] }\n",
     ),
     CatalogueEntry(
+        "goal-of-set",
+        "a point for several collectives",
+        "`goal torch` compiles several collectives, and each has schedules of other numbers of chunks, steps and"
+        " rounds. A collective that the file says itself, on the same topology, takes the place of that of the set.",
+        "goal torch on full(4) { goal chunks 1, steps 1, rounds 1 }\n",
+        "goal torch on full(4)\nall_gather on full(4) { goal chunks 1, steps 1, rounds 1 }\n",
+    ),
+    CatalogueEntry(
+        "nothing-added",
+        "a set whose collectives are all there",
+        "A warning: `goal torch` leaves out what the file says itself, or an earlier `goal torch` on this topology.",
+        "goal torch on full(4)\ngoal torch on full(4)\n",
+        "goal torch on full(4)\n",
+    ),
+    CatalogueEntry(
         "nothing-together",
         "`together` without a collective",
         "`together` holds the collectives that run at the same time.",

@@ -208,7 +208,9 @@ SYNTAX_CODES: tuple[CatalogueEntry, ...] = (
         "unknown-goal",
         "there is no such goal",
         "A goal is `latency`, `bandwidth`, `pareto` (the whole frontier between them), a range of sizes"
-        " (`size 1 KiB .. 1 GiB`) or a point (`chunks 3, steps 2, rounds 4`; any of the three may be left out).",
+        " (`size 1 KiB .. 1 GiB`) or a point (`chunks 3, steps 2, rounds 4`; any of the three may be left out)."
+        " It stands in the braces of a collective. `goal torch on dgx1`, on a line of its own, compiles all that"
+        " torch.distributed needs.",
         "goal bandwith",
         "goal bandwidth",
     ),

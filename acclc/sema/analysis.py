@@ -17,9 +17,10 @@ from acclc.sema.elaborate import Elaborator
 from acclc.sema.emit import EmitSettings, read_emit
 from acclc.sema.files import FileScope, Loader, ReadImport, read_beside
 from acclc.sema.limits import MAX_NUMBER
-from acclc.sema.names import problem_names
+from acclc.sema.names import CollectiveItem, problem_names
 from acclc.sema.references import listed
 from acclc.sema.report import Report
+from acclc.sema.sets import members, without_known
 from acclc.sema.unused import names_used, warn_unlinked, warn_unused
 from acclc.source import Source, Span
 from acclc.syntax import ast
@@ -179,8 +180,22 @@ def _declared(file: ast.File, home: FileScope, context: Context) -> None:
 
 def _problems(file: ast.File, context: Context) -> list[Problem]:
     items = [i for i in file.items if isinstance(i, ast.CollectiveUse | ast.CustomCollective | ast.Together)]
+    sets = [(one, members(one, context)) for one in file.items if isinstance(one, ast.SetUse)]
+    uses = [use for _, uses in sets for use in uses]
+    names = problem_names([*items, *uses], context.report)
+    problems = _problems_of(items, names, context)
+    own = len(items)
+    for one, uses in sets:
+        found = _problems_of(uses, names[own:], context)
+        own += len(uses)
+        problems += without_known(one, found, problems, context)
+    return problems
+
+
+def _problems_of(items: Sequence[CollectiveItem], names: Sequence[str], context: Context) -> list[Problem]:
+    """Return the problems of items without errors; ``names``: of the items, and more behind them."""
     problems: list[Problem] = []
-    for item, name in zip(items, problem_names(items, context.report), strict=True):
+    for item, name in zip(items, names, strict=False):
         problem: Problem | None
         match item:
             case ast.CollectiveUse():

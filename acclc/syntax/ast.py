@@ -427,6 +427,18 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
+class SetUse:
+    """``goal torch on full(4) { goal latency }``: every collective that ``purpose`` needs, each with the options."""
+
+    purpose: str
+    topology: TopologyCall
+    options: tuple[Option, ...]
+    span: Span = _span()
+    purpose_span: Span = _span()
+    """Of ``goal torch``."""
+
+
+@dataclass(frozen=True, slots=True)
 class EmitEntry:
     """``types f32, bf16``: ``what`` is types, ops, arch, protocols or channels; ``values`` as written."""
 
@@ -443,7 +455,7 @@ class Emit:
     span: Span = _span()
 
 
-Item = Import | TopologyDecl | TopologyAlias | CollectiveUse | CustomCollective | Together | Emit
+Item = Import | TopologyDecl | TopologyAlias | CollectiveUse | CustomCollective | Together | SetUse | Emit
 
 
 @dataclass(frozen=True, slots=True)

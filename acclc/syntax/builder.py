@@ -17,6 +17,9 @@ from acclc.syntax.branches import Branch, offset_of, tokens, trees
 from acclc.syntax.numbers import NumberBuilder
 
 GOALS = ("latency", "bandwidth", "pareto", "size", "chunks", "steps", "rounds")
+PURPOSES = ("torch",)
+"""What `goal ... on TOPOLOGY` compiles a set of collectives for."""
+IN_BRACES = "`all_reduce on dgx1 { goal latency }`"
 _POINT = ("chunks", "steps", "rounds")
 
 
@@ -261,6 +264,26 @@ class Builder(NumberBuilder):
         options = self.optional(tree, "options")
         return ast.Together(name[0] if name else None, uses, options, span=self.span(tree))
 
+    def _set_use(self, tree: Branch) -> ast.SetUse:
+        goal, purpose = tokens(tree)[:2]
+        if purpose not in PURPOSES:
+            near = suggest(purpose, PURPOSES)
+            self.error(
+                "unknown-goal",
+                self.span(purpose),
+                f"there is no set of collectives for `{purpose}`",
+                help=f"did you mean `{near}`?"
+                if near
+                else f"there is `goal torch on ...`; the goal of one collective stands in its braces: {IN_BRACES}",
+            )
+        return ast.SetUse(
+            str(purpose),
+            self.all(tree, "topology_call")[0],
+            self.optional(tree, "options"),
+            span=self.span(tree),
+            purpose_span=Span(self.source, self.span(goal).start, self.span(purpose).end),
+        )
+
     # --- options
 
     def _options(self, tree: Branch) -> tuple[ast.Option, ...]:
@@ -307,6 +330,14 @@ class Builder(NumberBuilder):
                 self.span(word),
                 "`goal size` needs a range of sizes",
                 help="for example `goal size 1 KiB .. 1 GiB`",
+            )
+            return
+        if word in PURPOSES:
+            self.error(
+                "unknown-goal",
+                self.span(word),
+                f"`goal {word}` is no goal of one collective: it stands alone, for a set of them",
+                help=f"write `goal {word} on full(4)` on a line of its own",
             )
             return
         near = suggest(word, GOALS)

@@ -235,9 +235,9 @@ def _write(writer: _Writer, node: _Statement) -> None:
     match node:
         case ast.TopologyDecl() | ast.For() | ast.CustomCollective() | ast.Together():
             _write_block(writer, node)
-        case ast.CollectiveUse() if node.options:
+        case ast.CollectiveUse() | ast.SetUse() if node.options:
             _write_options(writer, printer.header(node), node.options, node.span.start, node.span.end)
-        case ast.CollectiveUse():
+        case ast.CollectiveUse() | ast.SetUse():
             writer.simple(printer.header(node), node.span.end)
         case ast.Emit():
             _write_emit(writer, node)

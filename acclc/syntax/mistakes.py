@@ -14,11 +14,13 @@ from lark import Token
 from acclc.diagnostics import Diagnostic, Label, suggest
 from acclc.source import Span
 from acclc.syntax import mistaken_signs, units, words
+from acclc.syntax.builder import IN_BRACES, PURPOSES
 from acclc.syntax.quantities import unit_mistake
 from acclc.syntax.situation import Situation
 from acclc.syntax.words import RESERVED
 
 _USE = re.compile(r"[A-Za-z_]\w*[ \t]+on\b")
+_SET_USE = re.compile(r"goal[ \t]+\w+[ \t]+on\b")
 _CLOSERS = {")": "(", "]": "[", "}": "{"}
 
 
@@ -51,7 +53,9 @@ def _foreign_comment(situation: Situation) -> Diagnostic | None:
 
 def _unclosed_before_item(situation: Situation) -> Diagnostic | None:
     starts_use = _USE.match(situation.source.text, situation.offset) and "NAME" not in situation.accepted
-    starts_item = situation.kind == "ON" or situation.found in words.ITEM_WORDS or starts_use
+    starts_set = _SET_USE.match(situation.source.text, situation.offset)
+    starts_word = situation.found in words.ITEM_WORDS and situation.found != "goal"  # most often an option
+    starts_item = situation.kind == "ON" or starts_word or starts_use or starts_set
     opening = situation.scan.enclosing(situation.source.text, situation.offset)
     if not starts_item or opening is None:
         return None
@@ -96,6 +100,8 @@ def _end(situation: Situation) -> Diagnostic | None:
     help = None
     if [token.type for token in situation.tokens[-4:-1]] == ["COLLECTIVE", "NAME", "ON"]:
         help = _known_collective_help(situation)
+    elif situation.accepted == {"ON"} and situation.kinds(2) == ("GOAL", "NAME"):
+        help = _set_help(situation)
     if opening is None:
         return Diagnostic("unexpected-end", "the text ends too early", (place,), help=help)
     bracket = situation.source.text[opening]
@@ -109,6 +115,20 @@ def _known_collective_help(situation: Situation) -> str:
         "`collective` defines a new collective by its chunks; a known one is used without that word:"
         f" `{name} on {topology}`"
     )
+
+
+def _set_help(situation: Situation) -> str:
+    purpose = situation.before(1)
+    if purpose in PURPOSES:
+        return f"say on which topology: `goal {purpose} on full(4)`"
+    return f"a goal stands in the braces of its collective: {IN_BRACES}"
+
+
+def _in_set(situation: Situation) -> bool:
+    """Say whether the item that is being read, in no braces so far, is a ``goal torch on ...``."""
+    kinds = [token.type for token in situation.tokens]
+    at = max((number for number, kind in enumerate(kinds) if kind == "ON"), default=0)
+    return kinds[at - 2 : at] == ["GOAL", "NAME"] and "RBRACE" not in kinds[at:]
 
 
 def _brackets(situation: Situation) -> Diagnostic | None:
@@ -328,6 +348,10 @@ def _hint(situation: Situation) -> str | None:
         return "no comma stands between statements: the next one may follow directly"
     if situation.found in (":", "=") and last is not None and last.lower() in words.OPTION_WORDS:
         return f"the value follows directly: `{last} ...`"
+    if situation.accepted == {"ON"} and situation.kinds(2) == ("GOAL", "NAME"):
+        return _set_help(situation)
+    if situation.found in ("among", "as") and _in_set(situation):
+        return "`goal torch` is for all GPUs of its topology, and its collectives have their own names: leave it out"
     if situation.found == "-" and "NUMBER" in situation.accepted and "MINUS" not in situation.accepted:
         return "rates, latencies and sizes are never negative; a link that carries nothing is left out"
     if situation.kind == "WITH" and "AMONG" in situation.accepted:

@@ -28,7 +28,8 @@ MAXIMUM_ERRORS = 10
 
 # Where reading starts again after an error: an item that begins a line.
 _ITEM_START = re.compile(
-    r"^(?:(?:topology|collective|together|emit|import)\b|[A-Za-z_]\w*[ \t]+on\b)", re.MULTILINE | re.ASCII
+    r"^(?:(?:topology|collective|together|emit|import)\b|(?:goal[ \t]+)?[A-Za-z_]\w*[ \t]+on\b)",
+    re.MULTILINE | re.ASCII,
 )
 _INK = re.compile(r"[^\n]")
 

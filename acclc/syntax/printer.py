@@ -169,7 +169,9 @@ def emit_entry(node: ast.EmitEntry) -> str:
     return f"{node.what} {', '.join(node.values)}"
 
 
-def header(node: ast.TopologyDecl | ast.For | ast.CustomCollective | ast.Together | ast.CollectiveUse) -> str:
+def header(
+    node: ast.TopologyDecl | ast.For | ast.CustomCollective | ast.Together | ast.CollectiveUse | ast.SetUse,
+) -> str:
     """Return what stands before the ``{`` of a block."""
     match node:
         case ast.TopologyDecl():
@@ -184,6 +186,8 @@ def header(node: ast.TopologyDecl | ast.For | ast.CustomCollective | ast.Togethe
             group = f" among {node_refs(node.group)}" if node.group else ""
             name = f" as {node.name}" if node.name is not None else ""
             return f"{node.collective} on {topology_call(node.topology)}{group}{name}"
+        case ast.SetUse():
+            return f"goal {node.purpose} on {topology_call(node.topology)}"
 
 
 Simple = (

@@ -15,7 +15,7 @@ RESERVED = frozenset(
 
 _TOPOLOGY_STATEMENTS = ("LINK", "GPU", "SWITCH", "HOST", "NIC", "BUDGET", "LET", "FOR", "NAME")
 _CUSTOM_STATEMENTS = ("CHUNK", "REDUCE", "NEED", "LET", "FOR")
-_ITEMS = ("IMPORT", "TOPOLOGY", "COLLECTIVE", "TOGETHER", "EMIT", "NAME", "REDUCE")
+_ITEMS = ("IMPORT", "TOPOLOGY", "COLLECTIVE", "TOGETHER", "GOAL", "EMIT", "NAME", "REDUCE")
 _OPTIONS = (
     *("GOAL", "CHUNKS", "STEPS", "ROUNDS", "CHANNELS", "BLOCKS", "WITHIN", "ROOT", "OP", "RELAYS"),
     *("WEIGHT", "SYMMETRY", "PAIRS"),
@@ -24,7 +24,7 @@ _OPERATORS = ("PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "POWER")
 
 OPTION_WORDS: tuple[str, ...] = tuple(name.lower() for name in _OPTIONS)
 EMIT_WORDS: tuple[str, ...] = ("types", "ops", "arch", "protocols", "channels")
-ITEM_WORDS: tuple[str, ...] = ("import", "topology", "collective", "together", "emit")
+ITEM_WORDS: tuple[str, ...] = ("import", "topology", "collective", "together", "goal", "emit")
 CUSTOM_WORDS: tuple[str, ...] = ("chunk", "reduce", "need", "let", "for")
 TOPOLOGY_WORDS: tuple[str, ...] = ("link", "gpu", "switch", "host", "nic", "budget", "let", "for")
 

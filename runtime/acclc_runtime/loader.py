@@ -17,6 +17,7 @@ from acclc_runtime.settings import say
 
 if TYPE_CHECKING:
     from acclc_runtime.engines.mpi.communicator import MpiCommunicator
+    from acclc_runtime.engines.nccl.communicator import GpuCommunicator
     from acclc_runtime.memory.communicator import Communicator
 
 
@@ -151,13 +152,14 @@ class Artefact:
         timeout_s: float | None = None,
         entry_timeout_s: float | None = None,
         join_timeout_s: float = 300.0,
-    ) -> Communicator | MpiCommunicator:
+    ) -> Communicator | MpiCommunicator | GpuCommunicator:
         """Return this process's rank of a communicator; every rank is a process, and all call this.
 
         ``bootstrap`` is how they meet: ``env://`` takes RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun
         sets them; ``file:///path`` a path that all can reach (``rank`` and ``world`` are given, or in the
         environment); ``mpi`` asks mpi4py. ``transport``: ``memory`` is shared memory of one machine; ``mpi`` the MPI
-        engine, on one machine or many (docs/mpi.md); ``auto`` is memory, unless MPI started ranks on several.
+        engine, on one machine or many (docs/mpi.md); ``nccl`` the one for GPUs, which knows no time-out of a call
+        (docs/nccl.md); ``auto`` is memory, unless MPI started ranks on several.
         ``name`` keeps apart communicators that one job makes at the same time. A call ends with an error after
         ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has not begun it
         within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is set, else 600).
@@ -169,6 +171,10 @@ class Artefact:
         """
         from acclc_runtime.memory.join import join, takes_mpi
 
+        if transport == "nccl":
+            from acclc_runtime.engines.nccl.join import join_nccl
+
+            return join_nccl(self.folder, self.manifest, bootstrap, rank, world, join_timeout_s)
         if takes_mpi(bootstrap, transport, rank, world):
             from acclc_runtime.engines.mpi.join import join_mpi
 

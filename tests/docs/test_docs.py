@@ -35,6 +35,7 @@ NOT_RUN = {
     "README.md": ["it makes the environment in which the tests run"],
     "docs/torch.md": ["it measures this machine for a minute or two", "it needs torch and a script of yours"],
     "docs/mpi.md": ["it installs", "they start eight ranks of MPI in a test of their own"],
+    "docs/nccl.md": ["it installs"],
     "docs/index.md": ["it makes the environment in which the tests run"],
     "docs/gallery.md": ["it compiles the whole library"],
 }

@@ -201,6 +201,55 @@ def test_switches_pass_on_with_relays() -> None:
     assert codes_of("all_gather on star(4) { relays g[0] }\n") == []
 
 
+TORCH = {
+    ("all_reduce", None), ("all_gather", None), ("reduce_scatter", None), ("broadcast", 2), ("reduce", 2),
+    ("gather", 2), ("scatter", 2), ("all_to_all", None), ("all_to_all_v", None),
+}  # fmt: skip
+
+
+def test_goal_torch_is_each_collective_said_by_itself() -> None:
+    """The set is that of the same collectives said one by one, and differs in nothing but places."""
+    said = "\n".join(
+        f"{name} on full(4) {{ goal size 1 KiB .. 1 MiB, chunks up to 3, {'root g[2]' if root else ''} }}"
+        for name, root in sorted(TORCH, key=str)
+    )
+    whole = analyse_text("goal torch on full(4) { root g[2], goal size 1 KiB .. 1 MiB, chunks up to 3 }").problems
+    apart = analyse_text(said).problems
+    by_name = {problem.name: problem.without_spans() for problem in whole}
+    assert by_name == {problem.name: problem.without_spans() for problem in apart}
+    assert {(name, p.demands[0].root) for name, p in by_name.items()} == TORCH
+
+
+def test_goal_torch_beside_others() -> None:
+    """What the file says itself comes first, has its name, and takes the place of its like: not of others."""
+    found = analyse_text(
+        "goal torch on full(4)\n"
+        "all_reduce on full(4) { op max, goal latency }\n"  # instead of the set's
+        "broadcast on full(4) { root g[1] }\n"  # another root
+        "gather on full(4) { root g[0] } scatter on full(4) among g[1], g[0], g[2], g[3]\n"  # the same; another order
+        "all_gather on full(4) without g[0] -> g[1]\n"  # another machine
+    )
+    assert [(p.name, p.demands[0].root, p.goal.kind) for p in found.problems] == [
+        ("all_reduce", None, GoalKind.LATENCY),
+        ("broadcast", 1, GoalKind.PARETO),
+        ("gather", 0, GoalKind.PARETO),
+        ("scatter", 1, GoalKind.PARETO),
+        ("all_gather", None, GoalKind.PARETO),
+        ("all_gather_2", None, GoalKind.PARETO),
+        ("reduce_scatter", None, GoalKind.PARETO),
+        ("broadcast_2", 0, GoalKind.PARETO),
+        ("reduce", 0, GoalKind.PARETO),
+        ("scatter_2", 0, GoalKind.PARETO),
+        ("all_to_all", None, GoalKind.PARETO),
+        ("all_to_all_v", None, GoalKind.PARETO),
+    ]
+    assert found.problems[4].topology != found.problems[5].topology
+    assert found.warnings == ()
+    twice = analyse_text("goal torch on full(4)\ngoal torch on full(2)\ngoal torch on full(4)\n")
+    assert [w.code for w in twice.warnings] == ["nothing-added"]
+    assert len(twice.problems) == 18
+
+
 def test_names() -> None:
     text = (
         "all_reduce on dgx1\nall_reduce on ring\nall_reduce on line as all_reduce_3\nall_reduce on full\n"

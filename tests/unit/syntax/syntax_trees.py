@@ -125,6 +125,7 @@ custom_statements = st.one_of(
 )
 customs = st.builds(ast.CustomCollective, names, calls, bodies(custom_statements), options, here, here)
 togethers = st.builds(ast.Together, st.none() | names, tuples(uses), options, here)
+sets = st.builds(ast.SetUse, st.just("torch"), calls, options, here, here)
 emit_words = st.sampled_from(["types", "ops", "arch", "protocols", "channels"])
 emits = st.builds(
     ast.Emit,
@@ -135,5 +136,5 @@ imports = st.one_of(
     st.builds(ast.Import, names, st.just(False), here),
     st.builds(ast.Import, texts.filter(lambda t: '"' not in t), st.just(True), here),
 )
-items = st.one_of(imports, topologies, aliases, uses, customs, togethers, emits)
+items = st.one_of(imports, topologies, aliases, uses, customs, togethers, sets, emits)
 files = st.builds(ast.File, tuples(items), here)

@@ -204,6 +204,16 @@ def test_uses() -> None:
     assert second == ast.CollectiveUse("all_gather", call("dgx1"), (), None, (), HERE, HERE)
 
 
+def test_goal_torch() -> None:
+    first, second = items("goal torch on full(4) goal torch on dgx1 without a <-> b { goal latency root root }")
+    full = ast.TopologyCall("full", (ast.Argument(None, number(4), HERE),), (), HERE, HERE)
+    assert first == ast.SetUse("torch", full, (), HERE, HERE)
+    assert isinstance(second, ast.SetUse)
+    assert (second.topology.name, len(second.topology.without), len(second.options)) == ("dgx1", 1, 2)
+    place = second.purpose_span
+    assert place.source.text[place.start : place.end] == "goal torch"
+
+
 def test_custom_collective_and_together() -> None:
     (custom,) = items(
         "collective halo on t { let n = 2 for x in 0..<n { chunk e[x] at g[x], h } reduce s over g need s at g }"
