@@ -312,6 +312,8 @@ def _allocate(
     devices: Sequence[int] | None,
 ) -> list[Any]:
     """Allocate outputs like the rank's input, or like the first input where a rank has none."""
+    if not any(collective.output_units):  # one rank's view, and it only passes on
+        return [None] * len(collective.output_units)
     present = [
         (buffer, units) for buffer, units in zip(inputs, collective.input_units, strict=True) if buffer is not None
     ]

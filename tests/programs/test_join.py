@@ -30,6 +30,7 @@ gather on full(4) { root g[0] }
 scatter on full(4) { root g[3] }
 all_reduce on ring(4) as around { goal chunks 4, steps 6, rounds 6 }
 all_reduce on full(4) among g[1..2] as pair
+send_recv on line(4) as passed { pairs g[0] -> g[3], g[3] -> g[0], goal latency }
 collective halo on ring(4) {
     for i in 0..<4 {
         chunk east[i] at g[i]

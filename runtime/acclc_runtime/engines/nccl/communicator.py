@@ -178,7 +178,7 @@ class GpuCommunicator(NamedCalls):
             sized_by = None
             if own.input_units[0] == 0:
                 x, out, sized_by = without_input(collective, own, self.rank, x, out, dtype)
-            outs = [out] if out is not None or own.output_units[0] == 0 else None
+            outs = None if out is None else [out]
             checked = check_call(self._manifest, own, [x], outs, op, dtype, True, devices, sized_by)
         for what, buffer in (("input", checked.inputs[0]), ("output", checked.outputs[0])):
             if buffer is not None and buffer.device != f"cuda {self.device}":
