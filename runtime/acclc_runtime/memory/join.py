@@ -92,8 +92,8 @@ def join_at(
 ) -> Communicator:
     """Return this process's rank; ``ranks`` are those that meet at ``place``, which numbers them in this order.
 
-    They are all ranks of the artefact's world, or all that the collectives of ``manifest`` are on. ``limits``: of a wait
-    without progress, and of one for ranks that have not begun the call; seconds.
+    They are all ranks of the artefact's world, or all that the collectives of ``manifest`` are on. ``limits``: of a
+    wait without progress, and of one for ranks that have not begun the call; seconds.
 
     Raises:
         JoinError: see :meth:`acclc_runtime.Artefact.join`; on all ranks that came.

@@ -206,7 +206,14 @@ class MpiCommunicator(NamedCalls):
         return handle if async_op else handle.wait()
 
     def _run_inside(
-        self, name: str, x: Any, out: Any, op: str | None, variant: str | None, dtype: str | None, told: Mapping[str, Any]
+        self,
+        name: str,
+        x: Any,
+        out: Any,
+        op: str | None,
+        variant: str | None,
+        dtype: str | None,
+        told: Mapping[str, Any],
     ) -> Any:
         """Run a collective whose ranks are all on this host; if that fails, ranks of other hosts are told, too."""
         assert self._inner is not None

@@ -1,6 +1,7 @@
 """Collectives whose ranks are all on one host: generated kernels run them, in memory that these ranks share.
 
-That is the transport ``memory`` (:mod:`acclc_runtime.memory`) between the ranks of one host; MPI only brings them together.
+That is the transport ``memory`` (:mod:`acclc_runtime.memory`) between the ranks of one host; MPI only brings them
+together.
 """
 
 from __future__ import annotations
