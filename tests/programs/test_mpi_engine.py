@@ -25,7 +25,7 @@ from test_join import FOUR, TWO
 import acclc_runtime as rt
 from acclc import compile_text
 from acclc_runtime.dtypes import named
-from acclc_runtime.engines.mpi.execution import Execution, Links, Work
+from acclc_runtime.engines.mpi.execution import Execution, Links, Plan, Work
 from acclc_runtime.engines.mpi.join import join_mpi
 from acclc_runtime.engines.mpi.rings import HEADS, Head, Rings, Shape
 from acclc_runtime.engines.tasks import rank_tasks
@@ -335,8 +335,11 @@ def test_a_slot_of_scratch_may_be_written_again() -> None:
     def work(me: int) -> None:
         tasks = rank_tasks(program, me, count, None, 1, False, "relay")
         rings = Rings(me, segments, shape, lambda: None)
-        links = Links({n: n for n in range(4) if n != me}, rings, None)  # type: ignore[arg-type]
-        Execution(Work(tasks, 1, named("u8"), None, x, outs[me]), links).run(lambda moved: time.sleep(0))
+        near = {n: n for n in range(4) if n != me}
+        links = Links(near, rings, None)  # type: ignore[arg-type]
+        Execution(Work(Plan.of(tasks, 1, near), 1, named("u8"), None, x, outs[me]), links).run(
+            lambda moved: time.sleep(0)
+        )
 
     threads = [threading.Thread(target=work, args=(me,), daemon=True) for me in range(4)]
     for thread in threads:

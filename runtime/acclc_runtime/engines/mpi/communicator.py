@@ -16,10 +16,10 @@ from acclc_runtime.backends.program_checks import check_program
 from acclc_runtime.counts import Matrix, lengths_of
 from acclc_runtime.dtypes import named
 from acclc_runtime.engines.mpi.agreement import Agreement, words_of
-from acclc_runtime.engines.mpi.execution import Execution, Links, OddMessageError, Work
+from acclc_runtime.engines.mpi.execution import Execution, Links, OddMessageError, Plan, Work
 from acclc_runtime.engines.mpi.watch import AFTER, KINDS, Watch
 from acclc_runtime.engines.mpi.world import MpiWorld
-from acclc_runtime.engines.tasks import RankTasks, rank_tasks
+from acclc_runtime.engines.tasks import rank_tasks
 from acclc_runtime.errors import (
     ArgumentError,
     CommunicatorClosedError,
@@ -66,7 +66,7 @@ class MpiCommunicator(NamedCalls):
         self._inside = set() if world.inner is None else {c.name for c in world.inner.manifest.collectives}
         self._own = {c.name: of_one_rank(c, world.rank) for c in self._manifest.collectives if world.rank in c.ranks}
         self._programs: dict[str, Program] = {}
-        self._kept: dict[tuple[Any, ...], RankTasks] = {}
+        self._kept: dict[tuple[Any, ...], Plan] = {}
         self._sequence = dict.fromkeys(world.groups, 0)
         self._lock = threading.RLock()
         self._worker: Worker | None = None
@@ -321,9 +321,9 @@ class MpiCommunicator(NamedCalls):
         group = world.groups[collective.ranks]
         number = group.number << 40 | self._sequence[collective.ranks]
         try:
-            tasks = self._tasks(collective, variant, checked, matrix)
+            plan = self._plan(collective, variant, checked, matrix)
             ins, outs = checked.byte_arrays() if any((*checked.inputs, *checked.outputs)) else (_NOTHING, _NOTHING)
-            work = Work(tasks, number, checked.dtype, checked.op, ins[0], outs[0])
+            work = Work(plan, number, checked.dtype, checked.op, ins[0], outs[0])
             execution = Execution(work, Links(world.near, world.window.rings, group.messages))
             watch = Watch(world, agreement, collective, execution.waits)
             try:
@@ -341,9 +341,9 @@ class MpiCommunicator(NamedCalls):
             self._fail(error)
             raise
 
-    def _tasks(
+    def _plan(
         self, collective: ManifestCollective, variant: ManifestVariant, checked: CheckedCall, matrix: Matrix | None
-    ) -> RankTasks:
+    ) -> Plan:
         key = (variant.folder, checked.count, checked.dtype.item_bytes, checked.in_place, matrix)
         found = self._kept.get(key)
         if found is not None:
@@ -358,10 +358,11 @@ class MpiCommunicator(NamedCalls):
         most = self._world.slice_bytes + ALIGN * item  # so that a power of two is not cut once more, for its alignment
         slices = plan_slices(checked.count, item, variant.longest_chunk, 1, most).slices
         lengths = None if matrix is None else lengths_of(collective, matrix)
-        found = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
-        if found.messages * found.slices > self._world.largest_tag:
-            slices = max(1, self._world.largest_tag // found.messages)
-            found = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
+        tasks = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
+        if tasks.messages * tasks.slices > self._world.largest_tag:
+            slices = max(1, self._world.largest_tag // tasks.messages)
+            tasks = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
+        found = Plan.of(tasks, item, self._world.near)
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
         self._kept[key] = found
