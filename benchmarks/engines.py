@@ -1,8 +1,11 @@
 """The MPI engine beside MPI's own all_reduce: seconds a call of the same ranks, in the same processes, in turn.
 
-Usage: ``python benchmarks/engines.py [--quick] [--json FILE] [--ranks N] [--mpiexec COMMAND]``, with a Python that has
-mpi4py. ``seconds`` and ``peer_seconds`` are the medians of rounds in which both take turns, the mean of all ranks. The
-topology is full; f32, sum, out of place. Each row's result is compared with MPI's.
+    python benchmarks/engines.py [--quick] [--json FILE] [--ranks N] [--mpiexec COMMAND] [--private] [--without-kernels]
+
+with a Python that has mpi4py. ``seconds`` and ``peer_seconds`` are the medians of rounds in which both take turns, the
+mean of all ranks. The topology is full; f32, sum, out of place, arrays of ``comm.empty`` (or private ones). Each row's
+result is compared with MPI's. On one host generated kernels run the calls; without them slices go through the rings of
+a window, as between the ranks of one host in calls that have ranks of others.
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ QUICK = (1 << 20, 4 << 20)
 ROUNDS = 5
 
 
-def rank_main(folder: str, sizes: list[int]) -> None:
+def rank_main(folder: str, sizes: list[int], private: bool, kernels: bool) -> None:
     """What one rank does; rank 0 prints the rows."""
     import numpy as np
     from mpi4py import MPI
 
     import acclc_runtime as rt
+    from acclc_runtime.engines.mpi.join import join_mpi
 
     everyone = MPI.COMM_WORLD
 
@@ -43,9 +47,10 @@ def rank_main(folder: str, sizes: list[int]) -> None:
         return everyone.allreduce((time.perf_counter() - begin) / turns) / everyone.Get_size()
 
     rows = []
-    with rt.load(folder).join("mpi", "mpi") as comm:
+    loaded = rt.load(folder)
+    with join_mpi(loaded.folder, loaded.manifest, kernels=kernels) as comm:
         for size in sizes:
-            x, out, peer = (comm.empty(size // 4) for _ in range(3))
+            x, out, peer = ((np.zeros if private else comm.empty)(size // 4, np.float32) for _ in range(3))
             x[:] = comm.rank
             turns = max(3, min(40, (16 << 20) // size))
 
@@ -71,25 +76,27 @@ def rank_main(folder: str, sizes: list[int]) -> None:
 
 def main() -> int:
     """Compile, start the ranks, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--mpiexec", default=str(Path(sys.executable).parent / "mpiexec"))
+    parser.add_argument("--private", action="store_true")
+    parser.add_argument("--without-kernels", action="store_true")
     parser.add_argument("--rank-of", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank_of:
-        rank_main(options.rank_of[0], json.loads(options.rank_of[1]))
+        rank_main(options.rank_of[0], *json.loads(options.rank_of[1]))
         return 0
     from acclc import compile_text
 
     with tempfile.TemporaryDirectory() as folder:
         artefact = compile_text(f"all_reduce on full({options.ranks})", "full").save(Path(folder) / "full")
-        sizes = json.dumps(QUICK if options.quick else SIZES)
+        asked = json.dumps((QUICK if options.quick else SIZES, options.private, not options.without_kernels))
         path = os.pathsep.join((str(ROOT), str(ROOT / "runtime"), os.environ.get("PYTHONPATH", "")))
         command = [*options.mpiexec.split(), "-n", str(options.ranks), sys.executable, __file__]
         done = subprocess.run(
-            [*command, "--rank-of", str(artefact), sizes],
+            [*command, "--rank-of", str(artefact), asked],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

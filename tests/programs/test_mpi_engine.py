@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,12 @@ from test_join import FOUR, TWO
 
 import acclc_runtime as rt
 from acclc import compile_text
+from acclc_runtime.dtypes import named
+from acclc_runtime.engines.mpi.execution import Execution, Links, Plan, Work
 from acclc_runtime.engines.mpi.join import join_mpi
 from acclc_runtime.engines.mpi.rings import HEADS, Head, Rings, Shape
+from acclc_runtime.engines.tasks import rank_tasks
+from acclc_runtime.program import Buffer, Extent, Operation, OperationKind, Program, ProgramBlock, RankProgram
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOSTS = [(0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 2, 3)]
@@ -40,8 +48,9 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_ranks(folder: Path, hosts: Sequence[int], do: Callable[[Any], Any], **options: Any) -> list[Any]:
-    """Run ``do`` with the communicator of each rank; return what each gives, or the error."""
+    """Run ``do`` with the communicator of each rank (without kernels as a rule); return what each gives."""
     loaded = rt.load(folder)
+    options = {"kernels": False, **options}
 
     def work(everyone: thread_mpi.Comm) -> Any:
         with join_mpi(loaded.folder, loaded.manifest, mpi=thread_mpi.MPI, everyone=everyone, **options) as comm:
@@ -195,6 +204,149 @@ all_gather on pair
     assert on_ranks(folder, (0, 1, 1, 1), work) == [
         (n, [m for m in (1, 2, 3) if m != n] if n else [], everyone) for n in range(4)
     ]
+
+
+INNER = """
+all_reduce on full(4) { goal latency }
+all_reduce on full(4) among g[0..1] as left { goal latency }
+all_gather on full(4) among g[3], g[2] as right
+all_to_all_v on full(4) among g[2..3] as rows
+"""
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+
+@pytest.fixture(scope="module")
+def inner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_text(INNER, "inner").save(tmp_path_factory.mktemp("mpi") / "inner")
+
+
+@needs_compiler
+@pytest.mark.parametrize("hosts", HOSTS[:2], ids=str)
+def test_collectives_within_a_host_run_by_kernels(inner: Path, hosts: tuple[int, ...]) -> None:
+    """Those of other hosts, or of several, lie between them."""
+    one_host = hosts == HOSTS[0]
+
+    def check(comm: Any) -> tuple[list[str], str]:
+        plain = _Without(comm, [c for c in comm.manifest.collectives if not c.varying])
+        faults = [] if one_host else ranks.check_everything(plain, KINDS[:1], [0, 7, 5000])
+        faults += [] if one_host else ranks.mixed_sequence(plain, 12)  # of one host: over an MPI, below
+        x = np.full(3, comm.rank, np.float32)
+        for _ in range(3):  # handles, and what is called while they are under way
+            handle = comm.collective("left", x, async_op=True) if comm.rank < 2 else None
+            if comm.all_reduce(x).tolist() != [6] * 3 or (handle and handle.wait().tolist() != [1] * 3):
+                faults.append(f"rank {comm.rank}: an all_reduce beside a handle")
+        if comm.rank > 1:
+            rows = comm.all_to_all_v(x, send_counts=[1, 2])
+            faults += [] if rows.tolist() == ([2, 3] if comm.rank == 2 else [2, 2, 3, 3]) else [f"rows: {rows}"]
+        return faults, comm.describe(1024)
+
+    for rank, (faults, said) in enumerate(on_ranks(inner, hosts, check, kernels=True)):
+        assert faults == []
+        names = "all_reduce, left, right, rows" if one_host else ("left", "right, rows")[rank // 2]
+        assert f"within this host, by generated kernels in shared memory: {names}\n" in said
+        assert f" by {'kernels' if one_host else 'MPI'}: " in said.partition("\nall_reduce, 1 KiB: variant ")[2], said
+
+
+@needs_compiler
+@pytest.mark.parametrize("mistake", ["different_count", "different_type", "different_operator", "one_has_nothing"])
+def test_mistakes_within_a_host_are_told_to_all(inner: Path, mistake: str) -> None:
+    """The left host's ranks call different things; those of the other host wait for them in another collective."""
+
+    def call(comm: Any) -> str:
+        x = np.ones(8, np.float32)
+        try:
+            if comm.rank > 1:
+                comm.all_reduce(x)
+            elif comm.rank == 0:
+                comm.collective("left", x)
+            elif mistake == "different_operator":
+                comm.collective("left", x, op="max")
+            else:
+                other = {"different_count": np.ones(9, np.float32), "different_type": np.ones(8, np.int32)}
+                comm.collective("left", other.get(mistake, x[:0]))
+        except rt.MismatchError as error:
+            assert comm._why_closed
+            return str(error)
+        return "no error"
+
+    found = on_ranks(inner, HOSTS[1], call, kernels=True)
+    assert all("do not call the same" in said for said in found), found
+    assert all(" gave up: " in said for said in found[2:]), found
+
+
+@needs_compiler
+def test_a_failure_among_hosts_is_told_within_them(inner: Path) -> None:
+    """Rank 0 waits for rank 1 in a collective of their host; rank 1 for all others, of which one aborts."""
+
+    def call(comm: Any) -> str:
+        x = np.ones(8, np.float32)
+        try:
+            if comm.rank == 3:
+                comm.abort()
+            comm.collective("left" if comm.rank == 0 else "all_reduce", x)
+        except rt.AcclcRuntimeError as error:
+            return f"{type(error).__name__}: {error}"
+        return "no error"
+
+    found = on_ranks(inner, HOSTS[1], call, kernels=True)
+    assert found[3].startswith("CommunicatorClosedError")
+    for rank in range(3):
+        assert found[rank].startswith("RankFailedError"), found
+        assert "rank 3 called abort()" in found[rank]
+
+
+def test_without_a_compiler_all_run_as_others(inner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    x = np.ones(4, np.float32)
+    for total, said in on_ranks(inner, HOSTS[0], lambda c: (c.all_reduce(x).tolist(), c.describe()), kernels=True):
+        assert total == [4.0] * 4
+        assert "no generated kernels within this host: rank 0: CXX='/nowhere/c++' cannot be run" in said
+
+
+def test_a_slot_of_scratch_may_be_written_again() -> None:
+    """Rank 1 passes two halves on, each to two ranks, by the same slot: what arrives is what was there at that time."""
+
+    def extent(buffer: Buffer, half: int) -> Extent:
+        return Extent(buffer, 0, Fraction(half, 2), Fraction(half + 1, 2))
+
+    def send(half: int, source: Buffer, src: int, dst: int) -> Operation:
+        number, transfer = 10 * half + dst, 10 * half + 4 * src + dst
+        sources = (extent(source, half),)
+        return Operation(number, OperationKind.SEND, half, sources, None, transfer, dst, 0, half)
+
+    def receive(half: int, target: Buffer, src: int, dst: int) -> Operation:
+        transfer, into = 10 * half + 4 * src + dst, extent(target, half)
+        return Operation(10 * half, OperationKind.RECEIVE, half, (), into, transfer, src, 0, half)
+
+    def rank(number: int, *operations: Operation) -> RankProgram:
+        return RankProgram(number, int(number == 0), int(number > 1), int(number == 1), (ProgramBlock(-1, operations),))
+
+    halves, passed_on = (0, 1), []
+    for half in halves:
+        passed_on += [receive(half, Buffer.SCRATCH, 0, 1), *(send(half, Buffer.SCRATCH, 1, dst) for dst in (2, 3))]
+    ends = [rank(n, *(receive(half, Buffer.OUTPUT, 1, n) for half in halves)) for n in (2, 3)]
+    first = rank(0, *(send(half, Buffer.INPUT, 0, 1) for half in halves))
+    program = Program("relay", "none", (0, 1, 2, 3), 1, (first, rank(1, *passed_on), *ends))
+    shape, count = Shape(4, 8, 256), 64
+    segments = [np.zeros(shape.segment_bytes, np.uint8) for _ in range(4)]
+    x = np.arange(count, dtype=np.uint8)
+    outs = [np.zeros(count, np.uint8) for _ in range(4)]
+
+    def work(me: int) -> None:
+        tasks = rank_tasks(program, me, count, None, 1, False, "relay")
+        rings = Rings(me, segments, shape, lambda: None)
+        near = {n: n for n in range(4) if n != me}
+        links = Links(near, rings, None)  # type: ignore[arg-type]
+        Execution(Work(Plan.of(tasks, 1, near), 1, named("u8"), None, x, outs[me]), links).run(
+            lambda moved: time.sleep(0)
+        )
+
+    threads = [threading.Thread(target=work, args=(me,), daemon=True) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [out.tolist() for out in outs[2:]] == [x.tolist()] * 2
 
 
 def test_rings_hold_what_is_not_given_back() -> None:

@@ -7,6 +7,7 @@ of user memory are either the same or apart (else there is one slice), so tasks 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -249,7 +250,8 @@ def _in_order(before: list[set[int]], followers: list[list[int]]) -> list[int]:
 
 
 def _unsettled(operations: list[Operation], before: list[set[int]], order: list[int], in_place: bool) -> set[int]:
-    """Return the sends whose source in user memory may be written after them."""
+    """Return the sends whose source may be written after them; of scratch, those of slots that are written again."""
+    written = Counter(o.target.unit for o in operations if o.target is not None and o.target.buffer is Buffer.SCRATCH)
     writes = [n for n, o in enumerate(operations) if o.target is not None and o.target.buffer is Buffer.OUTPUT]
     ancestors = [0] * len(operations)
     found = set()
@@ -258,7 +260,11 @@ def _unsettled(operations: list[Operation], before: list[set[int]], order: list[
             ancestors[n] |= ancestors[earlier] | 1 << earlier
         o = operations[n]
         source = o.sources[0] if len(o.sources) == 1 else None
-        if o.kind is not OperationKind.SEND or source is None or source.buffer is Buffer.SCRATCH:
+        if o.kind is not OperationKind.SEND or source is None:
+            continue
+        if source.buffer is Buffer.SCRATCH:
+            if written[source.unit] > 1:
+                found.add(n)
             continue
         if source.buffer is Buffer.INPUT and not in_place:
             continue

@@ -106,10 +106,19 @@ class Communicator(VaryingCalls):
 
     def abort(self) -> None:
         """Make the calls of all ranks end with an error, on whatever thread; the communicators cannot be used then."""
+        self.give_up("failed", f"rank {self.rank} {ABORT_WORDS}")
+
+    def give_up(self, kind: str, why: str) -> None:
+        """Abort, as an error of a ``kind`` (mismatch, timeout, failed), in the words ``why``."""
         native = self._native
         if native is not None:
-            native.say(f"failed:rank {self.rank} {ABORT_WORDS}")
+            native.say(f"{kind}:{why}")
             native.abort()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed: by ``close``, or because a call failed."""
+        return self._native is None
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
         """Return a NumPy array, uninitialised, in memory that the other ranks reach: as output it needs no copy.

@@ -44,7 +44,7 @@ _KINDS: dict[str, type[AcclcRuntimeError]] = {
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What messages need: who the ranks are (process ids) and what the calls' numbers mean."""
+    """What messages need: who the ranks are (process ids; 0: on another host) and what the calls' numbers mean."""
 
     manifest: Manifest
     rank: int

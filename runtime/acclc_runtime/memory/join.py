@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from acclc_runtime.memory.native import JOIN_ABI, NativeComm
 from acclc_runtime.memory.plans import Plans
 from acclc_runtime.memory.rendezvous import Card, Meeting, meet
 from acclc_runtime.memory.short_ways import with_short_ways
-from acclc_runtime.memory.tables import HEAD_BYTES, Tables, artefact_digest, lay_out
+from acclc_runtime.memory.tables import HEAD_BYTES, Tables, artefact_digest, lay_out, world_of
 from acclc_runtime.settings import entry_timeout_seconds, say, timeout_seconds
 from acclc_runtime.slicing import SLICE_BYTES
 from acclc_runtime.tuning import Choices
@@ -67,28 +69,51 @@ def join(
     if origin == "ACCLC_TIMEOUT":
         say(f"ACCLC_TIMEOUT: a wait without progress ends after {limit:g} s")
     place = find_place(bootstrap, rank, world, name)
-    tables = lay_out(manifest, slice_bytes)
+    size = world_of(manifest)
     choices = Choices.of(artefact, manifest, "memory")
-    if place.world != tables.world:
+    if place.world != size:
         raise JoinError(
-            f"rank {place.rank}: {manifest.name} was compiled for {tables.world} ranks, but {place.world} join; start "
-            f"{tables.world} processes, or compile it for {place.world}"
+            f"rank {place.rank}: {manifest.name} was compiled for {size} ranks, but {place.world} join; start "
+            f"{size} processes, or compile it for {place.world}"
         )
-    segment = _make_segment(place.rank, tables.segment_bytes[place.rank])
-    own_files = (segment, *_process_file())
-    facts = _facts(artefact, slice_bytes)
+    limits = limit, entry_limit
+    return join_at(artefact, manifest, place, range(place.world), limits, choices, join_timeout_s, slice_bytes)
+
+
+def join_at(
+    artefact: Path,
+    manifest: Manifest,
+    place: Place,
+    ranks: Sequence[int],
+    limits: tuple[float, float],
+    choices: Choices,
+    join_timeout_s: float,
+    slice_bytes: int = SLICE_BYTES,
+) -> Communicator:
+    """Return this process's rank; ``ranks`` are those that meet at ``place``, which numbers them in this order.
+
+    They are all ranks of the artefact's world, or all that the collectives of ``manifest`` are on. ``limits``: of a
+    wait without progress, and of one for ranks that have not begun the call; seconds.
+
+    Raises:
+        JoinError: see :meth:`acclc_runtime.Artefact.join`; on all ranks that came.
+    """
+    tables = lay_out(manifest, slice_bytes)
+    rank = ranks[place.rank]
+    own_files = (_make_segment(rank, tables.segment_bytes[rank]), *_process_file())
     try:
-        meeting = meet(place, facts, own_files, _fault, join_timeout_s)
+        meeting = meet(place, _facts(artefact, slice_bytes), own_files, _fault, join_timeout_s)
     except BaseException:
         _close(own_files)
         raise
-    return _attach(artefact, manifest, place, tables, meeting, own_files, (limit, entry_limit), slice_bytes, choices)
+    return _attach(artefact, manifest, rank, ranks, tables, meeting, own_files, limits, slice_bytes, choices)
 
 
 def _attach(
     artefact: Path,
     manifest: Manifest,
-    place: Place,
+    rank: int,
+    ranks: Sequence[int],
     tables: Tables,
     meeting: Meeting,
     own_files: tuple[int, ...],
@@ -97,16 +122,16 @@ def _attach(
     choices: Choices,
 ) -> Communicator:
     """Map the segments; every rank learns of a failure of any."""
-    cards = meeting.cards
+    cards = [replace(card, rank=ranks[card.rank]) for card in meeting.cards]
     cores = len({core for card in cards for core in card.facts["cores"]})
     fault, failed, native = "", None, None
     try:
         try:
-            native = NativeComm(place.rank, place.world, cores, limits[1], limits[0])
+            native = NativeComm(rank, tables.world, cores, limits[1], limits[0])
             for card in cards:
                 for file in card.files:
                     native.hold(file)
-            _map_all(native, place.rank, tables, cards)
+            _map_all(native, rank, tables, cards)
         except (AcclcRuntimeError, MemoryError) as error:
             fault, failed = str(error), error
         meeting.agree(fault)
@@ -116,11 +141,12 @@ def _attach(
         meeting.close()
         if native is None:
             _close(own_files)
-            _close(tuple(f for c in cards if c.rank != place.rank for f in c.files))
+            _close(tuple(f for c in cards if c.rank != rank for f in c.files))
     assert native is not None
-    known = World(manifest, place.rank, tuple(int(c.facts["pid"]) for c in cards), *limits)
-    heap = Heap(native, place.rank, own_files[0], tables.segment_bytes[place.rank])
-    plans = Plans(artefact, manifest, place.rank, tables, native, slice_bytes)
+    pids = {card.rank: int(card.facts["pid"]) for card in cards}
+    known = World(manifest, rank, tuple(pids.get(r, 0) for r in range(tables.world)), *limits)
+    heap = Heap(native, rank, own_files[0], tables.segment_bytes[rank])
+    plans = Plans(artefact, manifest, rank, tables, native, slice_bytes)
     return with_short_ways(Communicator)(known, native, heap, plans, choices, cores)
 
 

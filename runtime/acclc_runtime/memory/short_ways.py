@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ METHODS = (
 )
 _LETTERS = "fdeBbHhIiLlQq?"
 _METH_FASTCALL_KEYWORDS = 0x82
+_MAKING = threading.Lock()
 
 
 def said(method: str, **words: Any) -> tuple[int, list[Any]]:
@@ -43,12 +45,17 @@ def said(method: str, **words: Any) -> tuple[int, list[Any]]:
     return METHODS.index(method), [words.get(word) for word in _WORDS]
 
 
-@cache
 def with_short_ways(kind: type[Communicator]) -> type[Communicator]:
     """Return a class like ``kind`` in which the collectives first try the short way.
 
     An attribute ``_short`` of its objects is the address by which that knows the calls; 0: there are none.
     """
+    with _MAKING:  # threads may join at the same time
+        return _with_short_ways(kind)
+
+
+@cache
+def _with_short_ways(kind: type[Communicator]) -> type[Communicator]:
     library = native_library()
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype, make.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)

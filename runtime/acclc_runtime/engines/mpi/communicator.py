@@ -16,10 +16,10 @@ from acclc_runtime.backends.program_checks import check_program
 from acclc_runtime.counts import Matrix, lengths_of
 from acclc_runtime.dtypes import named
 from acclc_runtime.engines.mpi.agreement import Agreement, words_of
-from acclc_runtime.engines.mpi.execution import Execution, Links, OddMessageError, Work
+from acclc_runtime.engines.mpi.execution import Execution, Links, OddMessageError, Plan, Work
 from acclc_runtime.engines.mpi.watch import AFTER, KINDS, Watch
 from acclc_runtime.engines.mpi.world import MpiWorld
-from acclc_runtime.engines.tasks import RankTasks, rank_tasks
+from acclc_runtime.engines.tasks import rank_tasks
 from acclc_runtime.errors import (
     ArgumentError,
     CommunicatorClosedError,
@@ -62,9 +62,11 @@ class MpiCommunicator(NamedCalls):
         self._world = world
         self._manifest = world.manifest
         self._choices = choices
+        self._inner = world.inner
+        self._inside = set() if world.inner is None else {c.name for c in world.inner.manifest.collectives}
         self._own = {c.name: of_one_rank(c, world.rank) for c in self._manifest.collectives if world.rank in c.ranks}
         self._programs: dict[str, Program] = {}
-        self._kept: dict[tuple[Any, ...], RankTasks] = {}
+        self._kept: dict[tuple[Any, ...], Plan] = {}
         self._sequence = dict.fromkeys(world.groups, 0)
         self._lock = threading.RLock()
         self._worker: Worker | None = None
@@ -107,6 +109,8 @@ class MpiCommunicator(NamedCalls):
             if self._worker is not None:
                 self._worker.close()
             world = self._world
+            if self._inner is not None:
+                self._inner.close()
             world.alarm.close()
             world.window.close()
             for comm in world.communicators:
@@ -114,12 +118,20 @@ class MpiCommunicator(NamedCalls):
 
     def abort(self) -> None:
         """Make the calls of all ranks end with an error; the communicators cannot be used then."""
+        if self._inner is not None:  # this rank may be in such a call, on another thread
+            self._inner.abort()
         with self._lock:
             if not self._why_closed:
                 self._give_up("failed", f"rank {self.rank} called abort()")
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-        """Return a NumPy array, uninitialised, that begins on 64 bytes. ``dtype`` is NumPy's, or a name of acclc."""
+        """Return a NumPy array, uninitialised, that begins on 64 bytes. ``dtype`` is NumPy's, or a name of acclc.
+
+        Ranks of this host reach it: as output of a collective within the host it needs no copy.
+        """
+        self._check_open()
+        if self._inner is not None:
+            return self._inner.empty(shape, dtype)
         storage = named(dtype).storage if isinstance(dtype, str) else np.dtype(dtype)
         whole = (shape,) if isinstance(shape, int) else tuple(shape)
         nbytes = int(np.prod(whole, dtype=np.int64)) * storage.itemsize
@@ -138,13 +150,24 @@ class MpiCommunicator(NamedCalls):
             f"a wait without progress ends after {world.timeout_s:g} s, one for ranks that have not begun the call "
             f"after {world.entry_timeout_s:g} s",
         ]
+        if self._inside:
+            lines.append(f"within this host, by generated kernels in shared memory: {', '.join(sorted(self._inside))}")
+        elif world.why_no_inner:
+            lines.append(f"no generated kernels within this host: {world.why_no_inner}")
         for collective in self._manifest.collectives if nbytes is not None else ():
             try:
-                variant, reason = self._choices.choose(collective, nbytes or 0)
-                lines.append(f"{collective.name}, {format_bytes(nbytes or 0)}: variant {variant.id}: {reason}")
+                variant, reason = self.choice(collective.name, nbytes or 0)
+                way = "by kernels" if collective.name in self._inside else "by MPI"
+                lines.append(f"{collective.name}, {format_bytes(nbytes or 0)}: variant {variant.id} {way}: {reason}")
             except ArgumentError as error:
                 lines.append(f"{collective.name}: {error}")
         return "\n".join(lines)
+
+    def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
+        """Return the variant that a call of S = ``nbytes`` takes, and why."""
+        if self._inner is not None and name in self._inside:
+            return self._inner.choice(name, nbytes)
+        return super().choice(name, nbytes)
 
     def _begin(
         self,
@@ -161,11 +184,14 @@ class MpiCommunicator(NamedCalls):
         """Run a call; with ``async_op`` on a thread of its own, if MPI allows that."""
         self._check_open()
         self._check_member(collective)
-        given = self._told(collective, told)
+        inside = collective.name in self._inside
+        given = None if inside else self._told(collective, told)
 
         def run() -> Any:
             with self._lock:
                 self._check_open()
+                if inside:
+                    return self._run_inside(collective.name, x, out, op, variant, dtype, told)
                 if given is not None:
                     return self._run_varying(collective, x, out, given, op, variant, dtype)
                 return self._run(collective, x, out, op, variant, dtype)
@@ -178,6 +204,25 @@ class MpiCommunicator(NamedCalls):
             return _ended(run())
         handle = Handle(self._worker.submit(run, lambda: None))
         return handle if async_op else handle.wait()
+
+    def _run_inside(
+        self,
+        name: str,
+        x: Any,
+        out: Any,
+        op: str | None,
+        variant: str | None,
+        dtype: str | None,
+        told: Mapping[str, Any],
+    ) -> Any:
+        """Run a collective whose ranks are all on this host; if that fails, ranks of other hosts are told, too."""
+        assert self._inner is not None
+        try:
+            return self._inner.collective(name, x, out, op, variant, dtype, **told)
+        except BaseException as error:
+            if self._inner.closed:
+                self._fail(error)
+            raise
 
     def _run(
         self,
@@ -276,9 +321,9 @@ class MpiCommunicator(NamedCalls):
         group = world.groups[collective.ranks]
         number = group.number << 40 | self._sequence[collective.ranks]
         try:
-            tasks = self._tasks(collective, variant, checked, matrix)
+            plan = self._plan(collective, variant, checked, matrix)
             ins, outs = checked.byte_arrays() if any((*checked.inputs, *checked.outputs)) else (_NOTHING, _NOTHING)
-            work = Work(tasks, number, checked.dtype, checked.op, ins[0], outs[0])
+            work = Work(plan, number, checked.dtype, checked.op, ins[0], outs[0])
             execution = Execution(work, Links(world.near, world.window.rings, group.messages))
             watch = Watch(world, agreement, collective, execution.waits)
             try:
@@ -296,9 +341,9 @@ class MpiCommunicator(NamedCalls):
             self._fail(error)
             raise
 
-    def _tasks(
+    def _plan(
         self, collective: ManifestCollective, variant: ManifestVariant, checked: CheckedCall, matrix: Matrix | None
-    ) -> RankTasks:
+    ) -> Plan:
         key = (variant.folder, checked.count, checked.dtype.item_bytes, checked.in_place, matrix)
         found = self._kept.get(key)
         if found is not None:
@@ -313,10 +358,11 @@ class MpiCommunicator(NamedCalls):
         most = self._world.slice_bytes + ALIGN * item  # so that a power of two is not cut once more, for its alignment
         slices = plan_slices(checked.count, item, variant.longest_chunk, 1, most).slices
         lengths = None if matrix is None else lengths_of(collective, matrix)
-        found = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
-        if found.messages * found.slices > self._world.largest_tag:
-            slices = max(1, self._world.largest_tag // found.messages)
-            found = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
+        tasks = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
+        if tasks.messages * tasks.slices > self._world.largest_tag:
+            slices = max(1, self._world.largest_tag // tasks.messages)
+            tasks = rank_tasks(program, self.rank, checked.count, lengths, slices, checked.in_place, name)
+        found = Plan.of(tasks, item, self._world.near)
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
         self._kept[key] = found
@@ -338,6 +384,10 @@ class MpiCommunicator(NamedCalls):
         if self._why_closed:
             return
         self._why_closed = f"this communicator is closed, because a call failed: {why.partition(';')[0]}"
+        if self._inner is not None:
+            self._inner.give_up(kind, why.partition(f"; {AFTER}")[0])
+            if len(self._world.near) + 1 == self._world.size:
+                self._world.alarm.hush()  # all have been told
         with contextlib.suppress(Exception):  # MPI may be in no state to tell anybody
             self._world.alarm.ring(kind, why)
             self._world.alarm.close()

@@ -62,10 +62,41 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A call: the tasks, its number among those of its group, and this rank's buffers as bytes."""
+class Plan:
+    """What calls of the same size have alike, made once: the tasks, and what follows from them.
+
+    ``pieces``: for each length of a task [first, last) of every slice, in bytes. ``first``: the tasks that wait for no
+    other. ``window``: slices that are begun at the same time.
+    """
 
     tasks: RankTasks
+    pieces: dict[int, tuple[tuple[int, int], ...]]
+    before: tuple[int, ...]
+    first: tuple[int, ...]
+    window: int
+    shared: dict[tuple[Place, ...], int]
+    """See :func:`_shared`."""
+
+    @staticmethod
+    def of(tasks: RankTasks, item_bytes: int, near: dict[int, int]) -> Plan:
+        """Prepare calls on elements of ``item_bytes``; ``near`` as in :class:`Links`."""
+        pieces = {length: tuple((a * item_bytes, b * item_bytes) for a, b in p) for length, p in tasks.pieces().items()}
+        stays = all(t.peer in near for t in tasks.tasks if t.peer >= 0)
+        return Plan(
+            tasks=tasks,
+            pieces=pieces,
+            before=tuple(t.before for t in tasks.tasks),
+            first=tuple(n for n, t in enumerate(tasks.tasks) if t.before == 0),
+            window=NEAR_WINDOW if stays else WINDOW,
+            shared=_shared(tasks.tasks, near),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call: its plan, its number among those of its group, and this rank's buffers as bytes."""
+
+    plan: Plan
     number: int
     dtype: DType
     op: str | None
@@ -113,21 +144,13 @@ class Execution:
 
     def __init__(self, work: Work, links: Links) -> None:
         self._work, self._links = work, links
-        tasks = work.tasks
-        self._tasks = tasks.tasks
-        item = work.dtype.item_bytes
-        self._pieces = {
-            length: tuple((a * item, b * item) for a, b in found) for length, found in tasks.pieces().items()
-        }
-        self._divisor = tasks.divisor if work.op == "avg" else 1
-        self._before = [t.before for t in self._tasks]
-        self._first = [n for n, t in enumerate(self._tasks) if t.before == 0]
+        self._plan = plan = work.plan
+        self._tasks, self._pieces = plan.tasks.tasks, plan.pieces
+        self._divisor = plan.tasks.divisor if work.op == "avg" else 1
         self._next_slice = 0
-        self._window = NEAR_WINDOW if all(t.peer in links.near for t in self._tasks if t.peer >= 0) else WINDOW
         self._slices: dict[int, _Slice] = {}
         self._ready: list[tuple[int, int, int]] = []
         self._blocked: list[tuple[int, int, int]] = []
-        self._shared = _shared(self._tasks, links.near)
         self._written: dict[tuple[int, tuple[Place, ...]], tuple[int, int]] = {}
         self._expected: dict[_Key, tuple[int, int]] = {}
         self._arrived: dict[_Key, tuple[int, Bytes]] = {}
@@ -167,11 +190,11 @@ class Execution:
         return lines
 
     def _admit(self) -> None:
-        while self._next_slice < self._work.tasks.slices and len(self._slices) < self._window and self._tasks:
+        while self._next_slice < self._plan.tasks.slices and len(self._slices) < self._plan.window and self._tasks:
             number = self._next_slice
-            self._slices[number] = _Slice(list(self._before), len(self._tasks))
+            self._slices[number] = _Slice(list(self._plan.before), len(self._tasks))
             self._next_slice += 1
-            for n in self._first:
+            for n in self._plan.first:
                 heappush(self._ready, (number, self._tasks[n].step, n))
 
     def _work_off(self) -> bool:
@@ -193,7 +216,7 @@ class Execution:
         return moved
 
     def _code(self, number: int, task: Task) -> int:
-        return task.message * self._work.tasks.slices + number
+        return task.message * self._plan.tasks.slices + number
 
     def _empty(self, number: int, task: Task) -> None:
         if task.target is not None and task.target.buffer is Buffer.SCRATCH:
@@ -212,7 +235,7 @@ class Execution:
         divisor = self._divisor if task.final else 1
         rings, to = self._links.rings, self._links.near.get(task.peer)
         if to is not None and rings.fits(nbytes):
-            shared = self._shared.get(task.sources) if task.stable and divisor == 1 else None
+            shared = self._plan.shared.get(task.sources) if task.stable and divisor == 1 else None
             found = None if shared is None else self._written.get((number, task.sources))
             if not rings.can_tell(to) or (found is None and rings.free_slots() == 0):
                 heappush(self._blocked, (number, task.step, n))

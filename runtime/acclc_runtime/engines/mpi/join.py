@@ -9,6 +9,7 @@ from typing import Any
 from acclc_runtime.engines.mpi.communicator import MpiCommunicator
 from acclc_runtime.engines.mpi.endpoints import Alarm, GroupMessages, HostWindow
 from acclc_runtime.engines.mpi.hosts import hosts_of, place_ranks
+from acclc_runtime.engines.mpi.inner import join_host
 from acclc_runtime.engines.mpi.rings import Shape
 from acclc_runtime.engines.mpi.world import MpiGroup, MpiWorld
 from acclc_runtime.errors import BackendUnavailableError, JoinError
@@ -51,8 +52,11 @@ def join_mpi(
     timeout_s: float | None = None,
     entry_timeout_s: float | None = None,
     slice_bytes: int | None = None,
+    kernels: bool = True,
 ) -> MpiCommunicator:
     """Return this process's rank; all ranks of MPI's world call this. ``mpi`` and ``everyone`` stand in, in tests.
+
+    ``kernels``: whether collectives within a host run by generated kernels, where that is possible.
 
     Raises:
         JoinError: the job has another number of ranks than the artefact, or not all have loaded the same; on all ranks.
@@ -74,10 +78,14 @@ def join_mpi(
     world = everyone.Split(0, placed[everyone.Get_rank()])
     host = world.Split_type(mpi.COMM_TYPE_SHARED)
     on_host = host.allgather(world.Get_rank())
+    inner, why_no_inner = None, "not asked for"
+    if kernels:
+        inner, why_no_inner = join_host(host, on_host, artefact, manifest, (limit, entry_limit), choices)
+    beyond = [c for c in manifest.collectives if inner is None or c not in inner.manifest.collectives]
     bytes_of_slice = _slice_bytes(world, host.Get_size(), slice_bytes)
-    window = HostWindow(
-        mpi, host, Shape(host.Get_size(), _slots(host.Get_size()), slot_bytes_at_most(2 * ALIGN * 8 + bytes_of_slice))
-    )
+    most = slot_bytes_at_most(2 * ALIGN * 8 + bytes_of_slice)
+    slots = _slots(host.Get_size()) if any(len({*c.ranks} & {*on_host}) > 1 for c in beyond) else 0
+    window = HostWindow(mpi, host, Shape(host.Get_size(), slots, most))
     groups, owned = _groups(mpi, world, manifest)
     alarm_comm = world.Dup()
     return MpiCommunicator(
@@ -88,6 +96,8 @@ def join_mpi(
             size=size,
             near={rank: n for n, rank in enumerate(on_host) if rank != world.Get_rank()},
             groups=groups,
+            inner=inner,
+            why_no_inner=why_no_inner,
             window=window,
             alarm=Alarm(mpi, alarm_comm),
             crowded=_is_crowded(host),

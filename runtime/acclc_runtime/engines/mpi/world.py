@@ -8,6 +8,7 @@ from typing import Any
 
 from acclc_runtime.engines.mpi.endpoints import Alarm, GroupMessages, HostWindow
 from acclc_runtime.manifest import Manifest
+from acclc_runtime.memory.communicator import Communicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class MpiWorld:
     near: dict[int, int]
     """The ranks of this host (without this one), and their numbers in it."""
     groups: dict[tuple[int, ...], MpiGroup]
+    inner: Communicator | None
+    """Runs the collectives that lie on this host."""
+    why_no_inner: str
+    """Why these run as all others; "" if there are none, or ``inner`` runs them."""
     window: HostWindow
     alarm: Alarm
     crowded: bool
