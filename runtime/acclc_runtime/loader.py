@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from acclc_runtime.communicator import LocalGroup
-from acclc_runtime.errors import DamagedFileError
+from acclc_runtime.errors import ArgumentError, DamagedFileError
 from acclc_runtime.manifest import Manifest, ManifestCollective, read_manifest
 from acclc_runtime.mapping import RankMap
 from acclc_runtime.placement import Machine, place_on_devices, rank_map
@@ -16,6 +16,7 @@ from acclc_runtime.selection import size_range
 from acclc_runtime.settings import say
 
 if TYPE_CHECKING:
+    from acclc_runtime.cuda_ranks.communicator import CudaCommunicator
     from acclc_runtime.engines.mpi.communicator import MpiCommunicator
     from acclc_runtime.memory.communicator import Communicator
 
@@ -151,13 +152,17 @@ class Artefact:
         timeout_s: float | None = None,
         entry_timeout_s: float | None = None,
         join_timeout_s: float = 300.0,
-    ) -> Communicator | MpiCommunicator:
+        device: int | None = None,
+        **options: int,
+    ) -> Communicator | MpiCommunicator | CudaCommunicator:
         """Return this process's rank of a communicator; every rank is a process, and all call this.
 
         ``bootstrap`` is how they meet: ``env://`` takes RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun
         sets them; ``file:///path`` a path that all can reach (``rank`` and ``world`` are given, or in the
         environment); ``mpi`` asks mpi4py. ``transport``: ``memory`` is shared memory of one machine; ``mpi`` the MPI
-        engine, on one machine or many (docs/mpi.md); ``auto`` is memory, unless MPI started ranks on several.
+        engine, on one machine or many (docs/mpi.md); ``cuda`` a GPU a rank of one machine (docs/gpus.md), which is
+        ``device``, else LOCAL_RANK, else the rank's number; ``auto`` is cuda where ``device`` is given, else memory,
+        unless MPI started ranks on several. Options of cuda: ``heap_bytes``, ``staging_bytes``, ``slice_bytes``.
         ``name`` keeps apart communicators that one job makes at the same time. A call ends with an error after
         ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has not begun it
         within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is set, else 600).
@@ -169,6 +174,24 @@ class Artefact:
         """
         from acclc_runtime.memory.join import join, takes_mpi
 
+        if transport == "cuda" or (transport == "auto" and device is not None):
+            from acclc_runtime.cuda_ranks.join import join_cuda
+
+            return join_cuda(
+                self.folder,
+                self.manifest,
+                bootstrap=bootstrap,
+                rank=rank,
+                world=world,
+                name=name,
+                timeout_s=timeout_s,
+                entry_timeout_s=entry_timeout_s,
+                join_timeout_s=join_timeout_s,
+                device=device,
+                **options,
+            )
+        if device is not None or options:
+            raise ArgumentError(f"device= and {', '.join(options) or 'its options'} go with transport='cuda'")
         if takes_mpi(bootstrap, transport, rank, world):
             from acclc_runtime.engines.mpi.join import join_mpi
 

@@ -23,7 +23,7 @@ from acclc_runtime.slicing import SLICE_BYTES
 from acclc_runtime.tuning import Choices
 
 DEFAULT_JOIN_TIMEOUT_S = 300.0
-TRANSPORTS = ("auto", "memory", "mpi")
+TRANSPORTS = ("auto", "memory", "mpi", "cuda")
 
 
 def takes_mpi(bootstrap: str, transport: str, rank: int | None, world: int | None) -> bool:
