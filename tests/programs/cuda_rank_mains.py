@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,11 @@ def compare(comm: Any, collective: Any, variant: str, count: int, dtype: str, op
     wanted = expected(collective, every, count, dtype, operator)[n]
     units_in, units_out = collective.input_units[n], collective.output_units[n]
     storage = named(dtype).storage
-    x = array(comm, units_in * count, storage, place) if units_in else None
-    out = array(comm, units_out * count, storage, place) if units_out else None
-    if place == "in" and collective.in_place == "same":
+    whole = max(collective.input_units), max(collective.output_units)  # all ranks make the same arrays
+    x, out = (array(comm, units * count, storage, place) for units in whole)
+    x = x[: units_in * count] if units_in else None
+    out = out[: units_out * count] if units_out else None
+    if place == "in" and collective.in_place == "same" and x is not None and out is not None:
         x = out
     if x is not None and every[n] is not None:
         x[:] = every[n]
@@ -95,7 +98,7 @@ def asynchronous(comm: Any) -> dict[str, bool]:
         graph.launch()
         stream.synchronize()
         good[f"replay {n}"] = bool((out == n * total).all())
-        comm._compare(comm._world)
+        comm._calls.compare()
     with stream:
         stream.begin_capture()
         try:
@@ -105,6 +108,14 @@ def asynchronous(comm: Any) -> dict[str, bool]:
             good["not loaded"] = "call it once before a graph is captured" in str(error)
         stream.end_capture()
     return good
+
+
+def of_gpu_check(comm: Any) -> list[tuple[str, int, bool]]:
+    """The case of the script for a GPU machine."""
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    from gpu_check import check_rank
+
+    return check_rank(comm, (1, 1000))
 
 
 def mistake(comm: Any, kind: str) -> tuple[str, str]:

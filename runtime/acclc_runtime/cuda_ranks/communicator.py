@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,22 +12,16 @@ import numpy as np
 
 from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.backends.cuda_kernels import check_resident, compile_kernel
-from acclc_runtime.backends.kernel_file import Instance, failure, kernel_path, kernel_text
-from acclc_runtime.cuda_ranks.board import WINDOW, Board, Key
-from acclc_runtime.cuda_ranks.slab import MEMBER_BYTES, TABLES, Slab
+from acclc_runtime.backends.kernel_file import Instance, kernel_path, kernel_text
+from acclc_runtime.cuda_ranks.board import WINDOW, Key
+from acclc_runtime.cuda_ranks.calls import Call, Calls, CudaWorld
+from acclc_runtime.cuda_ranks.slab import MEMBER_BYTES, TABLES
 from acclc_runtime.dtypes import named
-from acclc_runtime.errors import (
-    AcclcRuntimeError,
-    ArgumentError,
-    CollectiveTimeoutError,
-    CommunicatorClosedError,
-    MismatchError,
-    RankFailedError,
-)
+from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
 from acclc_runtime.manifest import Manifest, ManifestCollective
 from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.plans import DTYPE_NAMES, OP_NAMES, of_one_rank
-from acclc_runtime.memory.tables import Tables, slot_bytes_at_most
+from acclc_runtime.memory.tables import slot_bytes_at_most
 from acclc_runtime.one_rank import without_input
 from acclc_runtime.selection import format_bytes, size_bytes
 from acclc_runtime.slicing import plan_slices, slice_bytes_of
@@ -39,36 +30,6 @@ from acclc_runtime.tuning import Choices
 THREADS = 256
 _LOOK_S = 0.05
 _CLOSING_S = 10.0
-_KINDS = {"mismatch": MismatchError, "failed": RankFailedError}
-_AFTER = "the communicator is closed, another can be made by join"
-Call = tuple[int, ...]
-"""Indices of collective, variant, type and operator; count; where the input and the output lie: 0 is staged."""
-
-
-@dataclass(frozen=True, slots=True)
-class CudaWorld:
-    """All ranks, and what this one has of them. ``slabs``: of each rank, as this process addresses it; 0: unused."""
-
-    artefact: Path
-    compiled: Manifest
-    manifest: Manifest
-    """With the channels that kernels are built with."""
-    rank: int
-    cupy: Any
-    device: int
-    slab: Slab
-    slabs: tuple[int, ...]
-    board: Board
-    board_address: int
-    """Of the board, as the GPU addresses it."""
-    tables: Tables
-    slice_bytes: int
-    pids: tuple[int, ...]
-    processes: tuple[int, ...]
-    """A file of each rank's process, which is readable when that has ended; -1: none."""
-    on_device: tuple[int, ...]
-    """The ranks on this rank's GPU."""
-    timeout_s: float
 
 
 class CudaCommunicator(NamedCalls):
@@ -91,9 +52,7 @@ class CudaCommunicator(NamedCalls):
         self._lock = threading.RLock()
         self._kernels: dict[tuple[str, Instance], Any] = {}
         self._members: dict[tuple[int, ...], int] = {}
-        self._sequence: dict[tuple[int, ...], int] = {}
-        self._records: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
-        """What this rank called, of calls that were not compared with all others' yet."""
+        self._calls = Calls(world)
         self._last: tuple[Any, Any] | None = None
         """The stream of the last call, and an event after it."""
         self._why_closed = ""
@@ -173,8 +132,8 @@ class CudaCommunicator(NamedCalls):
     def abort(self) -> None:
         """Make the calls of all ranks end with an error; the communicators cannot be used then."""
         with self._lock:
-            world = self._opened()
-            self._give_up(world, "failed", f"rank {self.rank} called abort()")
+            self._opened()
+            self._calls.give_up("failed", f"rank {self.rank} called abort()")
 
     def close(self) -> None:
         """End the communicator after its calls. The memory is freed when the neighbours have let go of it."""
@@ -339,44 +298,16 @@ class CudaCommunicator(NamedCalls):
 
     def _tell(self, world: CudaWorld, group: tuple[int, ...], call: Call) -> None:
         """Write what this rank calls, and compare it with what others wrote."""
-        sequence = self._sequence.get(group, 0) + 1
         ends = time.monotonic() + world.timeout_s
-        while (group, sequence - WINDOW) in self._records:  # so far ahead that its record would be overwritten
-            self._compare(world)
+        while self._calls.is_full(group):
+            self._calls.compare()
             self._check()
             if time.monotonic() > ends:
-                self._give_up(world, "failed", f"rank {self.rank} is {WINDOW} calls ahead of another rank")
+                self._calls.give_up("failed", f"rank {self.rank} is {WINDOW} calls ahead of another rank")
                 self._check()
             time.sleep(_LOOK_S / 50)
-        self._sequence[group] = sequence
-        self._records[group, sequence] = call
-        world.board.publish(group, self.rank, sequence, call)
-        self._compare(world)
+        self._calls.tell(group, call)
         self._check()
-
-    def _compare(self, world: CudaWorld) -> None:
-        for (group, sequence), call in list(self._records.items()):
-            theirs = {rank: world.board.record(group, rank, sequence) for rank in group if rank != self.rank}
-            for rank, found in theirs.items():
-                if found is not None and found[0] == sequence and found[1:] != call:
-                    told = f"rank {rank} calls {self._words(found[1:])}, rank {self.rank} {self._words(call)}"
-                    self._give_up(world, "mismatch", f"the ranks do not call the same, in call {sequence}: {told}")
-                    return
-            if None in theirs.values():
-                continue
-            del self._records[group, sequence]
-
-    def _words(self, call: Call) -> str:
-        c, v, dtype, op, count, x, out = call
-        collective = self._manifest.collectives[c]
-        places = [f"{what} at {at:#x}" if at else f"{what} staged" for what, at in (("input", x), ("output", out))]
-        operator = f", {OP_NAMES[op]}" if op else ""
-        name, variant = collective.name, collective.variants[v].id
-        return f"{name}({count} of {DTYPE_NAMES[dtype]}{operator}), variant {variant}, {', '.join(places)}"
-
-    def _give_up(self, world: CudaWorld, kind: str, why: str) -> None:
-        world.board.say(self.rank, f"{kind}:{why}")
-        world.board.abort()
 
     def _check(self) -> None:
         """Raise what made the calls end, if anything did; the communicator is closed then."""
@@ -384,25 +315,9 @@ class CudaCommunicator(NamedCalls):
         if not world.board.aborted:
             return
         self._drain(world)
-        error = self._why(world)
+        error = self._calls.why()
         self._close(f"this communicator is closed, because a call failed: {error.args[0].partition(';')[0]}")
         raise error
-
-    def _why(self, world: CudaWorld) -> AcclcRuntimeError:
-        for rank in range(len(world.slabs)):
-            kind, _, text = world.board.heard(rank).partition(":")
-            if kind in _KINDS:
-                return _KINDS[kind](f"{text}; {_AFTER}")
-        found = []
-        for c, collective in enumerate(self._manifest.collectives):
-            for v, variant in enumerate(collective.variants):
-                reports = world.board.reports((c, v))
-                if reports:
-                    first = min(r.reason for r in reports)
-                    found.append((first, failure(collective, variant, reports, world.timeout_s)))
-        if found:
-            return min(found, key=lambda each: each[0])[1]
-        return CollectiveTimeoutError(f"a call was given up, but no block said why; {_AFTER}")
 
     def _drain(self, world: CudaWorld) -> None:
         if self._last is not None:
@@ -434,33 +349,15 @@ class CudaCommunicator(NamedCalls):
         while self._world is not None:
             with self._lock:
                 if self._world is not None and not world.board.aborted:
-                    self._compare(world)
-                    for rank in range(len(world.slabs)):
-                        self._look_at(world, rank)
+                    self._calls.look()
             time.sleep(_LOOK_S)
         ends = time.monotonic() + _CLOSING_S
-        while not all(self._let_go(world, rank) for rank in range(len(world.slabs))):
+        while not self._calls.let_go():
             if time.monotonic() > ends:
                 world.slab.kept = True
                 break
             time.sleep(_LOOK_S / 10)
         world.cupy.cuda.runtime.hostUnregister(world.board.address)
-
-    def _look_at(self, world: CudaWorld, rank: int) -> None:
-        if rank == self.rank:
-            return
-        waiting = any(rank in group and not world.board.record(group, rank, n) for group, n in self._records)
-        if self._died(world, rank) and not world.board.count(rank, 1):
-            self._give_up(world, "failed", f"the process of rank {rank} (pid {world.pids[rank]}) ended")
-        elif waiting and world.board.count(rank, 1):
-            self._give_up(world, "failed", f"rank {rank} closed its communicator while others waited for it")
-
-    def _let_go(self, world: CudaWorld, rank: int) -> bool:
-        return not world.slabs[rank] or bool(world.board.count(rank, 1)) or self._died(world, rank)
-
-    def _died(self, world: CudaWorld, rank: int) -> bool:
-        file = world.processes[rank]
-        return file >= 0 and bool(select.select([file], [], [], 0)[0])
 
 
 class CudaHandle:

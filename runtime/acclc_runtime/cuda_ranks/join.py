@@ -12,7 +12,8 @@ import numpy as np
 from acclc_runtime.backends.cuda import import_cupy
 from acclc_runtime.backends.cuda_options import CudaOptions
 from acclc_runtime.cuda_ranks.board import Board
-from acclc_runtime.cuda_ranks.communicator import CudaCommunicator, CudaWorld
+from acclc_runtime.cuda_ranks.calls import CudaWorld
+from acclc_runtime.cuda_ranks.communicator import CudaCommunicator
 from acclc_runtime.cuda_ranks.slab import Slab, SlabLayout
 from acclc_runtime.devices import pci_address
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError, JoinError
