@@ -39,6 +39,7 @@ def check_rank(comm: Any, counts: tuple[int, ...]) -> list[tuple[str, int, bool]
     """Call all collectives as one rank of ``PAIR``: (name, count, right), each with staged and symmetric arrays."""
     import cupy
 
+    cupy.cuda.Device(comm.device).use()
     found = []
     for collective in comm.manifest.collectives:
         n = collective.ranks.index(comm.rank)
@@ -52,7 +53,7 @@ def check_rank(comm: Any, counts: tuple[int, ...]) -> list[tuple[str, int, bool]
                 comm.synchronize()
                 got = np.empty_like(wanted, np.float32)
                 cupy.cuda.runtime.memcpy(got.ctypes.data, out.__cuda_array_interface__["data"][0], got.nbytes, 2)
-                found.append((collective.name, count, bool((got == wanted).all())))
+                found.append((collective.name, count, bool(np.array_equal(got, wanted, equal_nan=True))))
     return found
 
 

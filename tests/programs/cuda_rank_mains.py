@@ -22,7 +22,7 @@ sys.modules["cupy"] = fake  # type: ignore[assignment]
 
 
 def device_of(comm: Any) -> Any:
-    return fake.cuda.Device(comm._world.device)
+    return fake.cuda.Device(comm.device)
 
 
 def array(comm: Any, length: int, storage: Any, place: str) -> Any:
@@ -147,7 +147,7 @@ def mistake(comm: Any, kind: str) -> tuple[str, str]:
 def wrong(comm: Any) -> list[str]:
     """Return what is said to calls that do not fit; the communicator goes on."""
     told = []
-    with fake.cuda.Device((comm._world.device + 1) % 8):
+    with fake.cuda.Device((comm.device + 1) % 8):
         far = fake.empty(8, np.float32)
     near = array(comm, 8, np.float32, "private")
     long = array(comm, 1 << 20, np.float32, "private")

@@ -65,6 +65,11 @@ class CudaCommunicator(NamedCalls):
         return self._rank
 
     @property
+    def device(self) -> int:
+        """This rank's GPU, by the number that CUDA gives it in this process."""
+        return self._opened().device
+
+    @property
     def world(self) -> int:
         """The number of ranks."""
         return len(self._opened().slabs)
