@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -142,6 +143,9 @@ class CudaCommunicator(NamedCalls):
 
     def close(self) -> None:
         """End the communicator after its calls. The memory is freed when the neighbours have let go of it."""
+        world = self._world
+        if world is not None:
+            self._drain(world)  # without the lock: meanwhile others are watched, whose death ends the calls
         with self._lock:
             self._close("this communicator is closed; make another by join")
         if threading.current_thread() is not self._watch:
@@ -363,6 +367,10 @@ class CudaCommunicator(NamedCalls):
                 break
             time.sleep(_LOOK_S / 10)
         world.cupy.cuda.runtime.hostUnregister(world.board.address)
+        for file in world.processes:
+            if file >= 0:
+                os.close(file)
+        del self._calls  # with the slab, unless arrays lie in it
 
 
 class CudaHandle:

@@ -147,6 +147,7 @@ def _attach(
     """Make the slab, and map the neighbours'; every rank learns of a failure of any, and nothing is left then."""
     rank, cards, runtime = place.rank, meeting.cards, cupy.cuda.runtime
     board.map(cards[0].files[0])
+    os.close(cards[0].files[0])
     slabs = [0] * place.world
     registered = False
     try:
