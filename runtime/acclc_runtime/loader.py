@@ -8,14 +8,16 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from acclc_runtime.communicator import LocalGroup
-from acclc_runtime.errors import DamagedFileError
+from acclc_runtime.errors import ArgumentError, DamagedFileError
 from acclc_runtime.manifest import Manifest, ManifestCollective, read_manifest
 from acclc_runtime.mapping import RankMap
 from acclc_runtime.placement import Machine, place_on_devices, rank_map
 from acclc_runtime.selection import size_range
 from acclc_runtime.settings import say
+from acclc_runtime.slicing import SLICE_BYTES
 
 if TYPE_CHECKING:
+    from acclc_runtime.cuda_ranks.communicator import CudaCommunicator
     from acclc_runtime.engines.mpi.communicator import MpiCommunicator
     from acclc_runtime.engines.nccl.communicator import GpuCommunicator
     from acclc_runtime.memory.communicator import Communicator
@@ -152,14 +154,21 @@ class Artefact:
         timeout_s: float | None = None,
         entry_timeout_s: float | None = None,
         join_timeout_s: float = 300.0,
-    ) -> Communicator | MpiCommunicator | GpuCommunicator:
+        slice_bytes: int | None = None,
+        device: int | None = None,
+        heap_bytes: int | None = None,
+        staging_bytes: int | None = None,
+    ) -> Communicator | MpiCommunicator | GpuCommunicator | CudaCommunicator:
         """Return this process's rank of a communicator; every rank is a process, and all call this.
 
         ``bootstrap`` is how they meet: ``env://`` takes RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun
         sets them; ``file:///path`` a path that all can reach (``rank`` and ``world`` are given, or in the
         environment); ``mpi`` asks mpi4py. ``transport``: ``memory`` is shared memory of one machine; ``mpi`` the MPI
         engine, on one machine or many (docs/mpi.md); ``nccl`` the one for GPUs, which knows no time-out of a call
-        (docs/nccl.md); ``auto`` is memory, unless MPI started ranks on several.
+        (docs/nccl.md); ``cuda`` a GPU a rank of one machine (docs/gpus.md), which is ``device``, else LOCAL_RANK, else
+        the rank's number; ``auto`` is cuda where ``device`` is given, else memory, unless MPI started ranks on several.
+        ``heap_bytes`` and ``staging_bytes`` of a rank are for cuda. ``slice_bytes`` is what a channel moves of a chunk at
+        a time, at most (memory, cuda and mpi; all ranks alike); smaller slices fill a pipeline sooner and cost more.
         ``name`` keeps apart communicators that one job makes at the same time. A call ends with an error after
         ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has not begun it
         within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is set, else 600).
@@ -167,18 +176,48 @@ class Artefact:
 
         Raises:
             JoinError: a rank is missing or there twice, or the world size or the artefact is not the same.
+            ArgumentError: an option that the transport does not have, or no positive number of bytes.
             BackendUnavailableError: no C++ compiler here, or no mpi4py.
         """
         from acclc_runtime.memory.join import join, takes_mpi
 
+        on_gpus = {"device": device, "heap_bytes": heap_bytes, "staging_bytes": staging_bytes}
+        if slice_bytes is not None and slice_bytes < 1:
+            raise ArgumentError(f"slice_bytes={slice_bytes}: a slice holds at least one byte")
+        if transport == "cuda" or (transport == "auto" and device is not None):
+            from acclc_runtime.cuda_ranks.join import join_cuda
+
+            return join_cuda(
+                self.folder,
+                self.manifest,
+                bootstrap=bootstrap,
+                rank=rank,
+                world=world,
+                name=name,
+                timeout_s=timeout_s,
+                entry_timeout_s=entry_timeout_s,
+                join_timeout_s=join_timeout_s,
+                slice_bytes=SLICE_BYTES if slice_bytes is None else slice_bytes,
+                **on_gpus,
+            )
+        if given := [word for word, value in on_gpus.items() if value is not None]:
+            raise ArgumentError(f"{given[0]}= goes with transport='cuda'; leave it out, or name that")
         if transport == "nccl":
+            if slice_bytes is not None:
+                raise ArgumentError("slice_bytes= is not for transport='nccl', which chooses by itself; leave it out")
             from acclc_runtime.engines.nccl.join import join_nccl
 
             return join_nccl(self.folder, self.manifest, bootstrap, rank, world, join_timeout_s)
         if takes_mpi(bootstrap, transport, rank, world):
             from acclc_runtime.engines.mpi.join import join_mpi
 
-            return join_mpi(self.folder, self.manifest, timeout_s=timeout_s, entry_timeout_s=entry_timeout_s)
+            return join_mpi(
+                self.folder,
+                self.manifest,
+                timeout_s=timeout_s,
+                entry_timeout_s=entry_timeout_s,
+                slice_bytes=slice_bytes,
+            )
 
         return join(
             self.folder,
@@ -191,6 +230,7 @@ class Artefact:
             timeout_s=timeout_s,
             entry_timeout_s=entry_timeout_s,
             join_timeout_s=join_timeout_s,
+            slice_bytes=SLICE_BYTES if slice_bytes is None else slice_bytes,
         )
 
     def describe(self) -> str:

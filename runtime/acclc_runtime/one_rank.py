@@ -49,6 +49,11 @@ class OneRank(ABC):
         """Return by what later calls that say the same are known; None: each is looked at anew."""
         return None
 
+    def _check_stream(self, stream: Any) -> None:
+        """Refuse a stream where calls run on none. A stream takes the place of the way (see :meth:`_begin`)."""
+        if stream is not None:
+            raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
+
     def collective(
         self,
         name: str,
@@ -58,14 +63,16 @@ class OneRank(ABC):
         variant: str | None = None,
         dtype: str | None = None,
         async_op: bool = False,
+        stream: Any = None,
         **told: Any,
     ) -> Any:
         """Run the collective of that name with this rank's input and output: any, custom ones included.
 
         ``counts``, ``send_counts``, ``recv_counts``, ``check``: see :meth:`all_to_all_v`.
         """
+        self._check_stream(stream)
         collective = of_name(self._manifest, name)
-        way = self._way("collective", name=name, op=op, variant=variant, dtype=dtype)
+        way = self._way("collective", name=name, op=op, variant=variant, dtype=dtype) if stream is None else stream
         return self._begin(collective, inputs, outputs, op, async_op, variant, dtype, told, way)
 
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
@@ -86,10 +93,9 @@ class OneRank(ABC):
         told: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         """Run the collective of a kind. ``told``: what an all_to_all_v says of its counts."""
-        if stream is not None:
-            raise ArgumentError("stream= is for arrays on a GPU; this communicator works on host memory")
+        self._check_stream(stream)
         collective = of_kind(self._manifest, kind, root, "comm")
-        way = self._way(kind, op=op, root=root, variant=variant, dtype=dtype)
+        way = self._way(kind, op=op, root=root, variant=variant, dtype=dtype) if stream is None else stream
         return self._begin(collective, x, out, op, async_op, variant, dtype, told, way)
 
     def _ranks_of_kind(self, kind: str) -> int:

@@ -92,6 +92,9 @@ class FakeCupy:
                 self.compute_capability = "90"
                 self.attributes = {"MultiProcessorCount": 8}
 
+            def use(self) -> None:
+                fake.current = self.id
+
             def __enter__(self) -> Device:
                 self.before = fake.current
                 fake.current = self.id

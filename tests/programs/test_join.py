@@ -273,6 +273,35 @@ def test_an_environment_that_says_too_little(two: Path, monkeypatch: pytest.Monk
         rt.load(two).join()
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"slice_bytes": 0}, "slice_bytes=0"),
+        ({"heap_bytes": 1}, "heap_bytes= goes with transport='cuda'"),
+        ({"transport": "memory", "device": 0}, "device= goes with transport='cuda'"),
+        ({"transport": "nccl", "slice_bytes": 1}, "slice_bytes= is not for transport='nccl'"),
+    ],
+)
+def test_options_that_a_transport_has_not(two: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(rt.ArgumentError, match=re.escape(told)):
+        rt.load(two).join("file:///nowhere", rank=0, world=2, **options)
+
+
+def test_slices_of_any_size(two: Path, tmp_path: Path) -> None:
+    place, sums = f"file://{tmp_path}/socket", []
+
+    def one(rank: int) -> None:
+        with rt.load(two).join(place, rank=rank, world=2, slice_bytes=100) as comm:
+            sums.append(comm.all_reduce(np.ones(1000, np.float32), variant="c1s1r1").sum())
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == [2000, 2000]
+
+
 def test_a_forked_child_must_join_by_itself(two: Path, tmp_path: Path) -> None:
     place = f"file://{tmp_path}/socket"
     comms: list[rt.Communicator | None] = [None, None]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shlex
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from acclc_runtime.backends.base import Call
+from acclc_runtime.backends.cuda_kernels import check_resident, compile_kernel
 from acclc_runtime.backends.cuda_memory import check_devices
 from acclc_runtime.backends.cuda_options import CudaOptions
 from acclc_runtime.backends.kernel_file import (
@@ -32,7 +32,7 @@ from acclc_runtime.backends.kernel_file import (
 )
 from acclc_runtime.counts import table_words
 from acclc_runtime.dtypes import named
-from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError, BuildError
+from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 from acclc_runtime.slicing import plan_slices, slice_bytes_of
 
@@ -299,24 +299,12 @@ class CudaBackend:
             if key not in self._kernels:
                 text = kernel_text(path, call.collective, call.variant).decode(errors="replace")
                 flags = (*instance.flags, f"-DACCL_CHANNELS={self._channels(call.variant)}")
-                self._kernels[key] = self._compile(path, text, flags, device, together)
+                self._kernels[key] = compile_kernel(self._cupy, path, text, flags, device, together)
             found[device] = self._kernels[key]
         return found
 
     def _channels(self, variant: ManifestVariant) -> int:
         return variant.channels * (self.options.direct_channels if variant.realisation == "direct" else 1)
-
-    def _compile(self, path: Path, text: str, flags: tuple[str, ...], device: int, together: bool) -> Any:
-        cupy = self._cupy
-        options = ("-std=c++17", *flags)
-        with cupy.cuda.Device(device) as here:
-            try:
-                module = cupy.RawModule(code=text, options=options, enable_cooperative_groups=together)
-                kernel = module.get_function("accl_kernel")
-            except cupy.cuda.compiler.CompileException as error:
-                shown = shlex.join(["nvcc", *options, f"-arch=sm_{here.compute_capability}", "-cubin", str(path)])
-                raise BuildError(f"{path} does not compile\n{error}\nTo repeat it:\n  {shown} -o /dev/null") from None
-            return kernel
 
     def _memory(self, call: Call, devices: list[int]) -> _Memory:
         memory = self._memories.get(call.variant.folder)
@@ -353,7 +341,7 @@ class CudaBackend:
 
     def _launch_all(self, memory: _Memory, kernel: Any, arguments: tuple[Any, ...]) -> None:
         device = memory.devices[0]
-        self._check_resident(memory.numbers, kernel, device)
+        check_resident(self._cupy, kernel, memory.numbers, self.options.threads, device)
         table, lengths = memory.addresses(device)
         with self._cupy.cuda.Device(device):
             kernel((memory.numbers,), (self.options.threads,), (table, *arguments, lengths, np.uint32(0)))
@@ -361,27 +349,13 @@ class CudaBackend:
     def _launch_each(self, memory: _Memory, kernels: dict[int, Any], arguments: tuple[Any, ...]) -> None:
         grids = [blocks * memory.variant.channels for blocks in memory.blocks]
         for device, grid in zip(memory.devices, grids, strict=True):
-            self._check_resident(grid, kernels[device], device)
+            check_resident(self._cupy, kernels[device], grid, self.options.threads, device)
         first = 0
         for device, grid, blocks in zip(memory.devices, grids, memory.blocks, strict=True):
             table, lengths = memory.addresses(device)
             with self._cupy.cuda.Device(device):
                 kernels[device]((grid,), (self.options.threads,), (table, *arguments, lengths, np.uint32(first)))
             first += blocks
-
-    def _check_resident(self, grid: int, kernel: Any, device: int) -> None:
-        """All blocks must run at once, since they wait for each other."""
-        cupy = self._cupy
-        with cupy.cuda.Device(device) as here:
-            each = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
-                kernel.kernel.ptr, self.options.threads, 0
-            )
-            room = each * here.attributes["MultiProcessorCount"]
-        if grid > room:
-            raise ArgumentError(
-                f"{grid} blocks of {self.options.threads} threads have to run at once on device {device}, which holds "
-                f"{room}: use fewer threads, more devices, or compile with fewer channels or blocks"
-            )
 
     def _join_peers(self, call: Call, devices: list[int]) -> None:
         """Enable peer access along the edges that are used, in both directions, and see that it moves data."""

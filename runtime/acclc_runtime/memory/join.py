@@ -25,7 +25,7 @@ from acclc_runtime.slicing import SLICE_BYTES
 from acclc_runtime.tuning import Choices
 
 DEFAULT_JOIN_TIMEOUT_S = 300.0
-TRANSPORTS = ("auto", "memory", "mpi", "nccl")
+TRANSPORTS = ("auto", "memory", "mpi", "nccl", "cuda")
 
 
 def takes_mpi(bootstrap: str, transport: str, rank: int | None, world: int | None) -> bool:

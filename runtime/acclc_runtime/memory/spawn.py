@@ -34,11 +34,12 @@ def spawn(
     timeout_s: float | None = None,
     entry_timeout_s: float | None = None,
     grace_s: float = _GRACE_S,
+    transport: str = "memory",
 ) -> list[Any]:
     """Run ``fn(comm, *args)`` in ``ranks`` new processes, each with its communicator; return the results by rank.
 
     ``artefact`` is the folder. ``fn`` and ``args`` go to the processes by pickle: ``fn`` is a function of a module.
-    ``method`` is how processes start (see multiprocessing: spawn, fork, forkserver).
+    ``method`` is how processes start (see multiprocessing: spawn, fork, forkserver); ``transport`` memory or cuda.
 
     Raises:
         AcclcRuntimeError: what the first failing rank raised, where it is one of ours; its text names the rank.
@@ -52,7 +53,7 @@ def spawn(
     try:
         for rank in range(ranks):
             here, there = context.Pipe(duplex=False)
-            settings = (str(Path(artefact).resolve()), bootstrap, rank, ranks, timeout_s, entry_timeout_s)
+            settings = (str(Path(artefact).resolve()), bootstrap, rank, ranks, timeout_s, entry_timeout_s, transport)
             arguments = (there, os.getpid(), settings, fn, tuple(args))
             process = context.Process(target=_rank_main, args=arguments, daemon=True)
             process.start()
@@ -73,10 +74,10 @@ def _rank_main(
     from acclc_runtime.loader import load
 
     _die_with(parent)
-    folder, bootstrap, rank, world, timeout_s, entry_timeout_s = settings
+    folder, bootstrap, rank, world, timeout_s, entry_timeout_s, transport = settings
     try:
         comm = load(folder).join(
-            bootstrap, "memory", rank=rank, world=world, timeout_s=timeout_s, entry_timeout_s=entry_timeout_s
+            bootstrap, transport, rank=rank, world=world, timeout_s=timeout_s, entry_timeout_s=entry_timeout_s
         )
         with comm:
             answer = pickle.dumps((True, fn(comm, *args), ""))
