@@ -74,7 +74,7 @@ class Variant:
 
     @property
     def id(self) -> str:
-        """(C, S, R) in short, as ``c6s3r7``, and how it is realised, if not by simple puts: ``c1s1r1_eager``, ``c1s1r1_eager_ll``."""
+        """(C, S, R) in short, as ``c6s3r7``, and how it is realised, if not by simple puts: ``c1s1r1_eager_ll``."""
         words = [self.schedule.id]
         if self.kernel.realisation is not Realisation.PUT:
             words.append(self.kernel.realisation.value)

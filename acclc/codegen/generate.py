@@ -44,7 +44,7 @@ def environment(templates: Path) -> jinja2.Environment:
 
 def _places(places: tuple[PlanPlace, ...]) -> str:
     """Print the sources of a put."""
-    edges = ("" if place.edge < 0 else f", {place.edge}" for place in places)
+    edges = ("" if place.edge < 0 else f", {place.edge}, {place.transfer}" for place in places)
     return ", ".join(f"{p.function}({p.position}, {p.number}{edge})" for p, edge in zip(places, edges, strict=True))
 
 

@@ -28,9 +28,6 @@ _ENDS = ("put", "put_final", "lines", "lines_final", "post", "barrier")
 """What an instruction that is no post starts a new paragraph after."""
 _PLACE_FUNCTION = {Buffer.INPUT: "in", Buffer.OUTPUT: "out", Buffer.SCRATCH: "slot"}
 
-LARGEST_ARRIVAL = 2**20 - 1
-"""A slot that holds lines and the counter that names its edge have a number of 20 bits each."""
-
 LARGEST_PART = 2**31 - 1
 """A part of a shard has a number of 32 bits."""
 
@@ -213,7 +210,7 @@ class _Writer:
         self.read_again = _outputs_read(kernel)
         edges = {(c.src, c.dst): c.id for c in kernel.counters if c.kind is CounterKind.ARRIVAL}
         self.edge_of = {
-            (p.rank, p.extent.unit): edges[block.rank, p.rank]
+            (p.rank, p.extent.unit): (edges[block.rank, p.rank], put.transfer)
             for block in kernel.blocks
             for put in _puts([block])
             for p in put.writes(block.rank)
@@ -299,12 +296,10 @@ class _Writer:
         found = self.place(place.extent, place.rank)
         if self.kernel.protocol is not Protocol.LL or place.extent.buffer is not Buffer.SCRATCH:
             return found
-        counter = self.edge_of.get((place.rank, place.extent.unit))
-        if counter is None:
+        edge = self.edge_of.get((place.rank, place.extent.unit))
+        if edge is None:
             raise KernelProgramError(f"slot {place.extent.unit} of rank {place.rank}: no line ever arrives there")
-        if max(found.number, self.counters[counter].slot) > LARGEST_ARRIVAL:
-            raise KernelProgramError(f"rank {place.rank}: more than {LARGEST_ARRIVAL} slots or counters of lines")
-        return replace(found, function="arrival", edge=self.counters[counter].slot)
+        return replace(found, function="arrival", edge=self.counters[edge[0]].slot, transfer=edge[1])
 
     def target(self, place: Place) -> PlanPlace:
         found, extent = self.place(place.extent, place.rank), place.extent

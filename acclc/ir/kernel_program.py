@@ -109,7 +109,10 @@ class Protocol(StrEnum):
 
 
 class InstructionKind(StrEnum):
-    """await and post act on a counter; put reduces local sources into a place of any rank's memory; barrier: LL only."""
+    """await and post act on a counter; put reduces local sources into a place of any rank's memory.
+
+    barrier is for LL alone.
+    """
 
     AWAIT = "await"
     POST = "post"

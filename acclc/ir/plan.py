@@ -34,7 +34,8 @@ class PlanCounter:
 @dataclass(frozen=True, slots=True)
 class PlanPlace:
     """Where a piece lies: ``function`` is in, out, kept, slot or arrival; unit or slot ``number`` of the rank at
-    ``position``. An arrival is a slot that is read by lines; ``edge``: the place of the counter that names who writes it.
+    ``position``. An arrival is a slot that is read by lines; ``edge``: the place of the counter that names its writer,
+    ``transfer``: what it writes.
 
     ``kept`` is a target in an output from which its rank sends on or reduces: it is read again soon.
     """
@@ -43,6 +44,7 @@ class PlanPlace:
     position: int
     number: int
     edge: int = -1
+    transfer: int = -1
 
 
 @dataclass(frozen=True, slots=True)

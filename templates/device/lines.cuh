@@ -102,10 +102,14 @@ ACCL_INLINE u64 load_data(const u8* at, u64 bytes) {
 ACCL_INLINE void store_data(u8* at, u64 data, u64 bytes) { __builtin_memcpy(at, &data, bytes); }
 #endif
 
-// A source that arrives: a slot, and the counter beside which nothing is posted, but which names who writes it.
-struct Arrival { u64 code; };
-ACCL_INLINE constexpr Arrival arrival(u64 rank, u64 slot, u64 counter) {
-    return Arrival{(u64)in_scratch << 62 | rank << 40 | counter << 20 | slot};
+// A source that arrives: a slot, the counter that nobody posts but which names who writes it, and what transfer does.
+struct Arrival {
+    Place place;
+    u32 counter;
+    i32 transfer;
+};
+ACCL_INLINE constexpr Arrival arrival(u64 rank, u64 number, u32 counter, i32 transfer) {
+    return Arrival{slot(rank, number), counter, transfer};
 }
 
 // A source of a put by lines: plain memory, or lines of the edge of a counter (no_edge: of none).
@@ -113,18 +117,18 @@ enum : u32 { no_edge = 0xffffffffu };
 struct Feed {
     const u8* at;
     u32 counter;
+    i32 transfer;
 };
-ACCL_INLINE Feed feed_of(const Run& r, Place place, Piece p) { return Feed{address_of(r, place, p), no_edge}; }
+ACCL_INLINE Feed feed_of(const Run& r, Place place, Piece p) { return Feed{address_of(r, place, p), no_edge, -1}; }
 ACCL_INLINE Feed feed_of(const Run& r, Arrival arrival, Piece p) {
-    const Place slot = {arrival.code & ~(0xfffffull << 20)};
-    return Feed{address_of(r, slot, p), (u32)(arrival.code >> 20 & 0xfffffu)};
+    return Feed{address_of(r, arrival.place, p), arrival.counter, arrival.transfer};
 }
 
 // One thread of a block tells; the word is zeroed with the state, after a call that gave up.
-ACCL_CALLED void give_up_line(Run& r, u32 counter, const u64* word, u32 reason, i32 step, i32 transfer) {
+ACCL_CALLED void give_up_line(Run& r, const Feed& feed, const u64* word, u32 reason, i32 step) {
     r.failed = reason;
     if (!claims(state_of(r) + 2)) return;
-    give_up(r, Counter{r.rank, counter, 1}, flag_of(r), reason, step, transfer, load_word(word) >> 32);
+    give_up(r, Counter{r.rank, feed.counter, 1}, flag_of(r), reason, step, feed.transfer, load_word(word) >> 32);
 }
 
 ACCL_INLINE bool has_come(Line line, u32 flag) {
@@ -136,18 +140,18 @@ ACCL_INLINE bool has_come(Line line, u32 flag) {
 }
 
 // The line at ``at`` once it has come; whatever lies there, if it does not.
-ACCL_CALLED Line wait_line(Run& r, u32 counter, const u8* at, u32 flag, i32 step, i32 transfer) {
+ACCL_CALLED Line wait_line(Run& r, const Feed& feed, const u8* at, u32 flag, i32 step) {
     for (int half = 0; half < 2; ++half) {
         const u64* const word = (const u64*)at + half;
         const u32 reason = r.failed != arrived ? (u32)arrived : wait_word(r, word, flag);
-        if (reason != arrived) give_up_line(r, counter, word, reason, step, transfer);
+        if (reason != arrived) give_up_line(r, feed, word, reason, step);
     }
     return load_line(at);
 }
 
 // Of all sources first a look, then the waits: what is there already is not waited for in turn.
 template <bool final, int n>
-ACCL_INLINE Filling filling_of(Run& r, const Feed (&feeds)[n], u64 line, u64 bytes, u32 flag, i32 step, i32 transfer) {
+ACCL_INLINE Filling filling_of(Run& r, const Feed (&feeds)[n], u64 line, u64 bytes, u32 flag, i32 step) {
     Line lines[n];
     Filling values[n];
 #if defined(__clang__) || ACCL_CUDA
@@ -166,15 +170,16 @@ ACCL_INLINE Filling filling_of(Run& r, const Feed (&feeds)[n], u64 line, u64 byt
     for (int k = 0; k < n; ++k) {
         if (feeds[k].counter == no_edge) continue;
         const u8* const at = feeds[k].at + line * sizeof(Line);
-        if (!has_come(lines[k], flag)) lines[k] = wait_line(r, feeds[k].counter, at, flag, step, transfer);
+        if (!has_come(lines[k], flag)) lines[k] = wait_line(r, feeds[k], at, flag, step);
         values[k].data = (lines[k].words[0] & 0xffffffffu) | lines[k].words[1] << 32;
     }
-    if (n == 1 && !final) return values[0];
-    Filling result;
-    for (int e = 0; e < (int)line_items; ++e) {
-        Item items[n];
-        for (int k = 0; k < n; ++k) items[k] = values[k].items[e];
-        result.items[e] = reduced<n, final>(items, r.contributors);
+    Filling result = values[0];
+    if (n > 1 || final) {
+        for (int e = 0; e < (int)line_items; ++e) {
+            Item items[n];
+            for (int k = 0; k < n; ++k) items[k] = values[k].items[e];
+            result.items[e] = reduced<n, final>(items, r.contributors);
+        }
     }
     return result;
 }
@@ -192,11 +197,11 @@ ACCL_INLINE void put_lines(Run& r, i32 step, i32 transfer, u32 part, Place targe
     const u64 lines = size == 0 ? 1 : (size + line_data - 1) / line_data;
     const u32 flag = flag_of(r);
     const u64 above = (u64)flag << 32;
-    trace(r, 0, step, transfer, size);
+    if (size != 0) trace(r, 0, step, transfer, size);
     for (u64 i = r.thread; i < lines && r.failed == arrived; i += r.threads) {
         const u64 left = size - i * line_data;
         const u64 bytes = left < line_data ? left : (u64)line_data;
-        const u64 data = filling_of<final>(r, feeds, i, bytes, flag, step, transfer).data;
+        const u64 data = filling_of<final>(r, feeds, i, bytes, flag, step).data;
         if (r.failed != arrived) break;
         if (sends) {
             store_line(into + i * sizeof(Line), Line{{above | (data & 0xffffffffu), above | data >> 32}});
@@ -209,7 +214,7 @@ ACCL_INLINE void put_lines(Run& r, i32 step, i32 transfer, u32 part, Place targe
             store_line(into + i * sizeof(Line), Line{{above, above}});
     }
     if (sends) count_progress(r);
-    trace(r, 1, step, transfer, size);
+    if (size != 0) trace(r, 1, step, transfer, size);
 }
 
 // As put and put_final, where the target is a slot or sources arrive in slots.
