@@ -234,7 +234,7 @@ class LocalGroup:
             variant, reason = self._choose(collective, None, nbytes)
         except ArgumentError as error:
             return f"{head}: {error}"
-        return f"{head}: variant {variant.id} ({variant.strategy}), protocol {variant.protocol}: {reason}"
+        return f"{head}: variant {variant.id} ({variant.strategy}){self._protocol(variant)}: {reason}"
 
     def _choose(self, collective: ManifestCollective, name: str | None, nbytes: int) -> tuple[ManifestVariant, str]:
         """As tuned or by size; on GPUs, where eager is chosen by size alone, by LL: it saves a fence and a flag."""
@@ -243,6 +243,10 @@ class LocalGroup:
             return variant, reason
         lines = by_lines(collective, variant)
         return lines, reason if lines is variant else f"{reason}, as {variant.id}, which by LL has no fence to wait for"
+
+    def _protocol(self, variant: ManifestVariant) -> str:
+        """In words; numpy executes programs, which have none."""
+        return "" if self._backend.name == "numpy" else f", protocol {variant.protocol}"
 
     def _of_kind(self, kind: str, root: int | None = None) -> ManifestCollective:
         return of_kind(self._manifest, kind, root)
@@ -300,5 +304,5 @@ class LocalGroup:
     def _say_once(
         self, collective: ManifestCollective, variant: ManifestVariant, reason: str, checked: CheckedCall, nbytes: int
     ) -> None:
-        where = f"variant {variant.id} on the {self._backend.name} backend, protocol {variant.protocol}: {reason}"
+        where = f"variant {variant.id} on the {self._backend.name} backend{self._protocol(variant)}: {reason}"
         say_once(self._said, f"{collective.name}: {checked.words(nbytes)}: {where}")
