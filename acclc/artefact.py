@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from acclc.ir.kernel_program import KERNEL_PROGRAM_VERSION, KernelProgram, Realisation
+from acclc.ir.kernel_program import KERNEL_PROGRAM_VERSION, KernelProgram, Protocol, Realisation
 from acclc.ir.problem import Problem, Topology
 from acclc.ir.program import PROGRAM_VERSION, Program
 from acclc.ir.result import Bound, Excluded, Exclusion, Status
@@ -74,9 +74,13 @@ class Variant:
 
     @property
     def id(self) -> str:
-        """(C, S, R) in short, as ``c6s3r7``, and how it is realised, if not by puts: ``c1s1r1_eager``."""
-        put = self.kernel.realisation is Realisation.PUT
-        return self.schedule.id if put else f"{self.schedule.id}_{self.kernel.realisation.value}"
+        """(C, S, R) in short, as ``c6s3r7``, and how it is realised, if not by simple puts: ``c1s1r1_eager_ll``."""
+        words = [self.schedule.id]
+        if self.kernel.realisation is not Realisation.PUT:
+            words.append(self.kernel.realisation.value)
+        if self.kernel.protocol is not Protocol.SIMPLE:
+            words.append(self.kernel.protocol.value)
+        return "_".join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,4 +401,5 @@ def _variant(compiled: CompiledCollective, variant: Variant) -> ManifestVariant:
         written=kernel.written,
         read=kernel.read,
         realisation=kernel.realisation.value,
+        protocol=kernel.protocol.value,
     )

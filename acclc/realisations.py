@@ -11,11 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from acclc.ir.kernel_program import InstructionKind, KernelProgram, Realisation
+from acclc.ir.kernel_program import InstructionKind, KernelProgram, Protocol, Realisation
 from acclc.ir.problem import Problem
 from acclc.ir.program import Program
 from acclc.ir.schedule import Schedule
-from acclc.lower import can_be_eager, lower_direct, lower_eager, lower_kernel, lower_program, owned_schedule
+from acclc.lower import (
+    can_be_eager,
+    can_use_lines,
+    lower_direct,
+    lower_eager,
+    lower_kernel,
+    lower_program,
+    owned_schedule,
+)
 from acclc.simulate import size_ranges
 from acclc.simulate.sizes import size_factor, step_time
 
@@ -42,6 +50,9 @@ class Realised:
 def realise(problem: Problem, schedules: Sequence[Schedule]) -> tuple[Realised, ...]:
     """Lower each schedule in each way that it has, unverified: puts always, eager if it is one step and small.
 
+    Eager ones come by the protocol LL, too. Those have no sizes of their own: where eager is the best and a backend
+    gains by LL, that takes them instead (``acclc_runtime.selection.by_lines``).
+
     Direct is only the schedule that touches memory least, among those that the links make the fastest for large
     sizes; it need not be one of ``schedules`` (see :func:`acclc.lower.owned_schedule`).
     """
@@ -53,7 +64,14 @@ def realise(problem: Problem, schedules: Sequence[Schedule]) -> tuple[Realised, 
     sizes = sizes_of(problem, [(r.schedule, r.kernel) for r in found])
     with_sizes = [replace(r, sizes=s) for r, s in zip(found, sizes, strict=True)]
     order = {s: n for n, s in enumerate(schedules)}
-    kept = [r for r in with_sizes if r.sizes is not None or r.kernel.realisation is Realisation.PUT]
+    best = {r.schedule for r in with_sizes if r.kernel.realisation is Realisation.EAGER and r.sizes is not None}
+    kept = [
+        r
+        for r in with_sizes
+        if r.sizes is not None
+        or r.kernel.realisation is Realisation.PUT
+        or (r.kernel.protocol is Protocol.LL and r.schedule in best)
+    ]
     return tuple(sorted(kept, key=lambda r: order.get(r.schedule, len(order))))
 
 
@@ -65,7 +83,7 @@ def sizes_of(problem: Problem, variants: Sequence[tuple[Schedule, KernelProgram]
     """
     puts = {s: k for s, k in variants if k.realisation is Realisation.PUT}
     ranges = dict(zip(puts, size_ranges(problem, list(puts)), strict=True))
-    eager = {s: k for s, k in variants if k.realisation is Realisation.EAGER}
+    eager = {s: k for s, k in variants if k.realisation is Realisation.EAGER and k.protocol is Protocol.SIMPLE}
     direct = next((k for _, k in variants if k.realisation is Realisation.DIRECT), None)
     first = min((r[0] for r in ranges.values() if r is not None), default=0)
     ends: dict[Schedule, int] = {}
@@ -77,7 +95,9 @@ def sizes_of(problem: Problem, variants: Sequence[tuple[Schedule, KernelProgram]
     begins = max(ends.values(), default=0)
     found: list[Sizes | None] = []
     for schedule, kernel in variants:
-        if kernel.realisation is Realisation.DIRECT:
+        if kernel.protocol is Protocol.LL:
+            found.append(None)
+        elif kernel.realisation is Realisation.DIRECT:
             found.append((begins, None))
         elif kernel.realisation is Realisation.EAGER:
             found.append((0, ends[schedule]) if ends.get(schedule, 0) > 0 else None)
@@ -115,7 +135,9 @@ def accesses(kernel: KernelProgram) -> Fraction:
 
 def _eager(problem: Problem, schedule: Schedule) -> Iterator[Realised]:
     program = lower_program(problem, schedule, all_in_slots=True)
-    yield Realised(schedule, program, lower_eager(problem, program), None)
+    protocols = tuple(Protocol) if can_use_lines(program) else (Protocol.SIMPLE,)
+    for protocol in protocols:
+        yield Realised(schedule, program, lower_eager(problem, program, protocol), None)
 
 
 def _direct(problem: Problem, schedules: Sequence[Schedule]) -> list[Realised]:

@@ -88,7 +88,7 @@ def main() -> int:
                 return 2
         for row in found:
             rows.append({"case": name, "verified": row.ok, **row.to_dict()})
-            print(f"{name:12} {row.collective:16} {row.variant:10} {row.dtype:5} {row.bytes:>10} B  "
+            print(f"{name:12} {row.collective:16} {row.variant:16} {row.dtype:5} {row.bytes:>10} B  "
                   f"{row.seconds * 1e6:10.1f} us  {'ok' if row.ok else row.error or 'WRONG'}", flush=True)  # fmt: skip
     for pair in check_pair(SIZES[:3]):
         rows.append(pair)

@@ -13,8 +13,11 @@ from acclc.ir.kernel_program import KernelProgram
 from acclc.ir.plan import KernelPlan, PlanPlace
 from acclc.resources import folder
 
-PRELUDE = ("types.cuh", "partition.cuh", "run.cuh", "put.cuh")
-"""Files of templates/device, each after those that it includes."""
+PRELUDE = {
+    "simple": ("types.cuh", "partition.cuh", "run.cuh", "put.cuh"),
+    "ll": ("types.cuh", "partition.cuh", "run.cuh", "put.cuh", "lines.cuh"),
+}
+"""Files of templates/device, by protocol, each after those that it includes."""
 
 
 def environment(templates: Path) -> jinja2.Environment:
@@ -41,17 +44,18 @@ def environment(templates: Path) -> jinja2.Environment:
 
 def _places(places: tuple[PlanPlace, ...]) -> str:
     """Print the sources of a put."""
-    return ", ".join(f"{place.function}({place.position}, {place.number})" for place in places)
+    edges = ("" if place.edge < 0 else f", {place.edge}, {place.transfer}" for place in places)
+    return ", ".join(f"{p.function}({p.position}, {p.number}{edge})" for p, edge in zip(places, edges, strict=True))
 
 
 def _targets(places: tuple[PlanPlace, ...]) -> str:
     return _places(places) if len(places) == 1 else f"to({_places(places)})"
 
 
-@lru_cache(maxsize=1)
-def prelude() -> str:
+@lru_cache(maxsize=2)
+def prelude(protocol: str = "simple") -> str:
     """Return the prelude as one text: the files in order, without their includes of each other."""
-    texts = [(folder("templates") / "device" / name).read_text(encoding="utf-8") for name in PRELUDE]
+    texts = [(folder("templates") / "device" / name).read_text(encoding="utf-8") for name in PRELUDE[protocol]]
     joined = "\n".join(texts)
     return re.sub(r"^#(pragma once|include \"\w+\.cuh\")\n", "", joined, flags=re.MULTILINE)
 
@@ -63,7 +67,7 @@ def _template() -> jinja2.Template:
 
 def render(plan: KernelPlan) -> str:
     """Return the text of kernel.cu for ``plan``."""
-    return _template().render(plan=plan, prelude=prelude())
+    return _template().render(plan=plan, prelude=prelude(plan.protocol))
 
 
 def generate(kernel: KernelProgram) -> str:

@@ -14,6 +14,7 @@ from acclc.ir.kernel_program import (
     KernelBlock,
     KernelProgram,
     Place,
+    Protocol,
     Realisation,
 )
 from acclc.ir.plan import KernelPlan, PlanBlock, PlanCounter, PlanPart, PlanPlace, PlanStatement
@@ -23,7 +24,7 @@ from acclc_runtime.layout import RankLayout, layout_digest
 LARGEST_DENOMINATOR = 2**31 - 1
 """Of a chunk's boundary: the generated 64-bit arithmetic is exact up to here for any count."""
 
-_ENDS = ("put", "put_final", "post")
+_ENDS = ("put", "put_final", "lines", "lines_final", "post", "barrier")
 """What an instruction that is no post starts a new paragraph after."""
 _PLACE_FUNCTION = {Buffer.INPUT: "in", Buffer.OUTPUT: "out", Buffer.SCRATCH: "slot"}
 
@@ -42,8 +43,8 @@ def make_plan(kernel: KernelProgram) -> KernelPlan:
         KernelProgramError: ids do not fit together, a put joins different parts, an entry list uses another kind
             of counter, or a fraction is too fine for 64-bit arithmetic.
     """
-    if kernel.protocol != "simple":
-        raise KernelProgramError(f"protocol {kernel.protocol!r} has no generated code")
+    if kernel.protocol is Protocol.LL and kernel.realisation is not Realisation.EAGER:
+        raise KernelProgramError(f"protocol ll has no generated code of {kernel.realisation.value} programs")
     # no contributors: the reductions have no one divisor, and only avg has no instance
     if kernel.slot_depth < 1 or kernel.channels < 1 or kernel.contributors < 0:
         raise KernelProgramError("slot depth and channels are at least 1, contributors at least 0")
@@ -61,7 +62,7 @@ def make_plan(kernel: KernelProgram) -> KernelPlan:
     first = tuple(sum(block.position < p for block in blocks) for p in range(len(kernel.ranks)))
     return KernelPlan(
         name=kernel.name,
-        protocol=kernel.protocol,
+        protocol=kernel.protocol.value,
         ranks=tuple(rank.rank for rank in kernel.ranks),
         contributors=kernel.contributors,
         channels=kernel.channels,
@@ -105,6 +106,7 @@ def _layout(kernel: KernelProgram) -> str:
         longest,
         kernel.realisation.value,
         kernel.read,
+        protocol=kernel.protocol.value,
         shards=_shards(kernel),
     )
 
@@ -206,6 +208,14 @@ class _Writer:
         self.counters = counters
         self.parts = parts
         self.read_again = _outputs_read(kernel)
+        edges = {(c.src, c.dst): c.id for c in kernel.counters if c.kind is CounterKind.ARRIVAL}
+        self.edge_of = {
+            (p.rank, p.extent.unit): (edges[block.rank, p.rank], put.transfer)
+            for block in kernel.blocks
+            for put in _puts([block])
+            for p in put.writes(block.rank)
+            if p.extent.buffer is Buffer.SCRATCH and (block.rank, p.rank) in edges
+        }
 
     def block(self, number: int, block: KernelBlock) -> PlanBlock:
         if block.rank not in self.position:
@@ -230,7 +240,9 @@ class _Writer:
             if at_start or (instruction.kind is not InstructionKind.POST and result[-1].kind in _ENDS):
                 result.append(PlanStatement("title", text=_title(block, instructions[i:], entry=entry)))
             at_start = False
-            if instruction.kind is not InstructionKind.PUT:
+            if instruction.kind is InstructionKind.BARRIER:
+                result.append(PlanStatement("barrier"))
+            elif instruction.kind is not InstructionKind.PUT:
                 result.append(self.signal(block, instruction, entry=entry))
             elif entry:
                 raise KernelProgramError(f"rank {block.rank}, block {block.index}: a put in the entry list")
@@ -268,14 +280,26 @@ class _Writer:
         if len(bounds) > 1:
             raise KernelProgramError(f"transfer {put.transfer}, step {put.step}: a put joins different parts")
         shard, begin, end = bounds.pop()
+        by_lines = self.kernel.protocol is Protocol.LL and any(
+            p.extent.buffer is Buffer.SCRATCH for p in (*targets, *sources)
+        )
         return PlanStatement(
-            "put_final" if put.final else "put",
+            ("lines" if by_lines else "put") + ("_final" if put.final else ""),
             step=put.step,
             transfer=put.transfer,
             part=self.parts[begin, end].name + (f" + {shard}" if shard >= 0 else ""),
-            places=tuple(self.place(p.extent, p.rank) for p in sources),
+            places=tuple(self.source(p) for p in sources),
             targets=tuple(self.target(p) for p in targets),
         )
+
+    def source(self, place: Place) -> PlanPlace:
+        found = self.place(place.extent, place.rank)
+        if self.kernel.protocol is not Protocol.LL or place.extent.buffer is not Buffer.SCRATCH:
+            return found
+        edge = self.edge_of.get((place.rank, place.extent.unit))
+        if edge is None:
+            raise KernelProgramError(f"slot {place.extent.unit} of rank {place.rank}: no line ever arrives there")
+        return replace(found, function="arrival", edge=self.counters[edge[0]].slot, transfer=edge[1])
 
     def target(self, place: Place) -> PlanPlace:
         found, extent = self.place(place.extent, place.rank), place.extent

@@ -21,6 +21,15 @@ a barrier of the block's threads: everything the block wrote before a post is vi
     local    block -> block of the same rank: a read is done, the place may be overwritten
     done     src -> dst, once a slice: I have read and written of your memory what I had to. Lies in the memory of dst
 
+A barrier orders a block's own accesses; so does every await and post, and the end of a slice of an LL program.
+
+*Protocols* of an eager program. ``simple``: puts are ordinary stores, ordered by an arrival counter. ``ll``: slots hold
+*lines* of 8 bytes of data in 16, each 4 bytes beside a flag that tells the slice; both are stored as one. A put into
+another rank's slot writes lines (at least one, also of an empty piece, so that every transfer is waited for), and a put
+that reads a slot waits for each line that it reads. So nobody posts an arrival counter, nor awaits one: it only names
+the edge for messages. What a line proves to have happened before it: what its writer's block did before its last
+barrier. What it proves to a block: from the block's next barrier on.
+
 A schedule has several *realisations*, each a KernelProgram of its own with its own counters and slots:
 
     put      senders write into the receiver's final place or a slot, after its entry; a block for each link
@@ -92,12 +101,23 @@ class Origin:
     transfer: int = -1
 
 
+class Protocol(StrEnum):
+    """How data come to a slot; see the module's text."""
+
+    SIMPLE = "simple"
+    LL = "ll"
+
+
 class InstructionKind(StrEnum):
-    """await and post act on a counter; put reduces local sources into a place of any rank's memory."""
+    """await and post act on a counter; put reduces local sources into a place of any rank's memory.
+
+    barrier is for LL alone.
+    """
 
     AWAIT = "await"
     POST = "post"
     PUT = "put"
+    BARRIER = "barrier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +184,7 @@ class KernelProgram:
     """All ranks' blocks and counters. ``channels``: so many copies of every block, each moving its share of a slice.
 
     Piece number ``slice * channels + channel`` of ``slices * channels`` of each chunk (see
-    ``acclc_runtime.partition.piece``). Counters and slots exist once a channel. ``protocol`` names the kind of
-    copy: ``simple`` is ordinary stores ordered by release and acquire.
+    ``acclc_runtime.partition.piece``). Counters and slots exist once a channel.
     """
 
     name: str
@@ -178,7 +197,7 @@ class KernelProgram:
     blocks: tuple[KernelBlock, ...]
     """In order of (rank, index)."""
     counters: tuple[Counter, ...]
-    protocol: str = "simple"
+    protocol: Protocol = Protocol.SIMPLE
     realisation: Realisation = Realisation.PUT
 
     @property

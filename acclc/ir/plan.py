@@ -33,7 +33,9 @@ class PlanCounter:
 
 @dataclass(frozen=True, slots=True)
 class PlanPlace:
-    """Where a piece lies: ``function`` is in, out, kept or slot; unit or slot ``number`` of the rank at ``position``.
+    """Where a piece lies: ``function`` is in, out, kept, slot or arrival; unit or slot ``number`` of the rank at
+    ``position``. An arrival is a slot that is read by lines; ``edge``: the place of the counter that names its writer,
+    ``transfer``: what it writes.
 
     ``kept`` is a target in an output from which its rank sends on or reduces: it is read again soon.
     """
@@ -41,11 +43,15 @@ class PlanPlace:
     function: str
     position: int
     number: int
+    edge: int = -1
+    transfer: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStatement:
-    """One line. ``kind``: title, await, post, await_entry, post_entry, put or put_final; some leave fields unused."""
+    """One line. ``kind``: title, await, post, await_entry, post_entry, put, put_final, lines, lines_final (puts that
+    read or write lines) or barrier; some leave fields unused.
+    """
 
     kind: str
     text: str = ""

@@ -128,7 +128,7 @@ def kernel_text(kernel: KernelProgram) -> str:
     """Every block's instructions."""
     lines = [
         f"kernel program of {kernel.name}: {kernel.channels} channels, "
-        f"{kernel.slot_depth} slices a slot, {kernel.protocol} copies, {kernel.realisation.value}"
+        f"{kernel.slot_depth} slices a slot, {kernel.protocol.value} copies, {kernel.realisation.value}"
     ]
     for block in kernel.blocks:
         lines.append(f"  rank {block.rank} block {block.index}" + (f" on link {block.link}" if block.link >= 0 else ""))
@@ -145,6 +145,8 @@ def _instruction(kernel: KernelProgram, block: KernelBlock, i: Instruction) -> s
         ) + (" final" if i.final else "")
         targets = ", ".join(f"rank {p.rank} {extent_text(p.extent)}" for p in i.writes(block.rank))
         return f"put t{i.transfer} step {i.step}: {targets} = {sources}"
+    if i.kind is InstructionKind.BARRIER:
+        return "barrier"
     counter = kernel.counters[i.counter]
     edge = f"{counter.src}" if counter.kind is CounterKind.LOCAL else f"{counter.src}->{counter.dst}"
     lag = f" lag {i.lag}" if i.lag else ""

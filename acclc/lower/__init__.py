@@ -9,9 +9,17 @@ owned       a schedule that direct makes the best of
 """
 
 from acclc.lower.direct import lower_direct
-from acclc.lower.eager import can_be_eager, lower_eager
+from acclc.lower.eager import can_be_eager, can_use_lines, lower_eager
 from acclc.lower.kernel import lower_kernel
 from acclc.lower.owned import owned_schedule
 from acclc.lower.program import lower_program
 
-__all__ = ["can_be_eager", "lower_direct", "lower_eager", "lower_kernel", "lower_program", "owned_schedule"]
+__all__ = [
+    "can_be_eager",
+    "can_use_lines",
+    "lower_direct",
+    "lower_eager",
+    "lower_kernel",
+    "lower_program",
+    "owned_schedule",
+]

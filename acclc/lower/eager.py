@@ -3,12 +3,16 @@
 Each rank writes its pieces into the receivers' slots, then takes what arrived in its own: one wait, and one scheduling
 where ranks share cores. What tells a sender that a slot is free again comes from earlier slices, of earlier calls as a
 rule: the receiver's own arrival, where it sends back over a slot as deep; else a credit.
+
+By the protocol LL, an arrival is told by the data themselves, in lines with flags, instead of a counter after them. The
+argument for free slots carries over: every transfer has a line to wait for, whatever its length, and a receiver's block
+has a barrier between its reads of slice g - 1 and its lines of slice g.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from acclc.ir.kernel_program import (
     Counter,
@@ -17,10 +21,11 @@ from acclc.ir.kernel_program import (
     InstructionKind,
     KernelBlock,
     KernelProgram,
+    Protocol,
     Realisation,
 )
-from acclc.ir.problem import Problem
-from acclc.ir.program import Operation, OperationKind, Program
+from acclc.ir.problem import InPlace, Problem
+from acclc.ir.program import Buffer, Operation, OperationKind, Program
 from acclc.ir.schedule import Schedule
 from acclc.lower.kernel import kernel_of
 
@@ -36,16 +41,31 @@ def can_be_eager(schedule: Schedule) -> bool:
     return schedule.steps == 1
 
 
-def lower_eager(problem: Problem, program: Program) -> KernelProgram:
+def can_use_lines(program: Program) -> bool:
+    """Whether slots hold only what arrives, and all of that is read: by LL nothing else tells that it is there."""
+    for n in range(len(program.ranks)):
+        sends, computes = (_operations(program, n, k) for k in (OperationKind.SEND, OperationKind.COMPUTE))
+        arriving = {o.target for o in _operations(program, n, OperationKind.RECEIVE)}
+        taken = {e for o in computes for e in o.sources if e.buffer is Buffer.SCRATCH}
+        kept = [e for o in sends for e in o.sources] + [o.target for o in computes if o.target is not None]
+        if taken != arriving or any(e.buffer is Buffer.SCRATCH for e in kept):
+            return False
+    return True
+
+
+def lower_eager(problem: Problem, program: Program, protocol: Protocol = Protocol.SIMPLE) -> KernelProgram:
     """Return the eager realisation of a Program of one step whose transfers all land in slots.
+
+    ``Protocol.LL`` is for programs that :func:`can_use_lines` admits.
 
     A receiver that sends back needs no credit: its post of slice g comes after its reads of slice g - 1, in the order
     of its one block, and the sender awaits it before its own slice g + 1, which with two slices a slot is the first to
     write there again.
     """
     counters = _Counters.of(program)
-    blocks = tuple(_Block(program, n, counters).build() for n in range(len(program.ranks)))
-    return kernel_of(problem, program, EAGER_DEPTH, blocks, counters.table, Realisation.EAGER)
+    blocks = tuple(_Block(program, n, counters, protocol is Protocol.LL).build() for n in range(len(program.ranks)))
+    kernel = kernel_of(problem, program, EAGER_DEPTH, blocks, counters.table, Realisation.EAGER)
+    return replace(kernel, protocol=protocol)
 
 
 def _operations(program: Program, n: int, kind: OperationKind) -> list[Operation]:
@@ -78,8 +98,8 @@ class _Counters:
 class _Block:
     """Builds the one block of a rank: all its puts, then what it waits for."""
 
-    def __init__(self, program: Program, n: int, counters: _Counters) -> None:
-        self.program, self.n, self.counters = program, n, counters
+    def __init__(self, program: Program, n: int, counters: _Counters, lines: bool) -> None:
+        self.program, self.n, self.counters, self.lines = program, n, counters, lines
         self.rank = program.ranks[n].rank
         self.position = {r.rank: p for p, r in enumerate(program.ranks)}
         self.landing = {
@@ -98,7 +118,14 @@ class _Block:
         computes = _operations(self.program, self.n, OperationKind.COMPUTE)
         computes.sort(key=lambda o: bool(self._arrivals(o)))  # own data first: the others' are on their way
         readers = {r.peer: n for n, o in enumerate(computes) for r in self._arrivals(o)}
+        written: set[int] = set()
+        if self.lines and sends and computes and self.program.in_place != InPlace.NONE.value:
+            self.body.append(Instruction(InstructionKind.BARRIER))  # what is written next may be what was sent
         for number, operation in enumerate(computes):
+            if self.lines and written & set(operation.after):
+                self.body.append(Instruction(InstructionKind.BARRIER))
+                written.clear()
+            written.add(operation.id)
             for receive in self._arrivals(operation):
                 self._await_arrival(receive)
             self._put(operation, self.rank)
@@ -122,10 +149,12 @@ class _Block:
             self._await(credit, sends[0], lag=EAGER_DEPTH)
         for operation in sends:
             self._put(operation, peer)
-        self._post(self.counters.arrival[(self.rank, peer)], sends[-1])
+        if not self.lines:
+            self._post(self.counters.arrival[(self.rank, peer)], sends[-1])
 
     def _await_arrival(self, receive: Operation) -> None:
-        self._await(self.counters.arrival[(receive.peer, self.rank)], receive)
+        if not self.lines:
+            self._await(self.counters.arrival[(receive.peer, self.rank)], receive)
 
     def _await(self, counter: int, why: Operation, lag: int = 0) -> None:
         if counter not in self.awaited:

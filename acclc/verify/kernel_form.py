@@ -10,6 +10,7 @@ from acclc.ir.kernel_program import (
     KernelBlock,
     KernelProgram,
     Place,
+    Protocol,
     Realisation,
 )
 from acclc.ir.problem import Problem
@@ -19,7 +20,6 @@ from acclc.verify.intent import Intent
 from acclc.verify.memory import check_counts, check_extents, check_header, check_parts, shards_at
 from acclc.verify.names import link_name, node_name, rank_name
 
-PROTOCOLS = ("simple",)
 DEEPEST = 64
 """Slices a slot may hold: verifying unrolls twice as many."""
 
@@ -54,8 +54,10 @@ def check_form(problem: Problem, intent: Intent, kernel: KernelProgram, found: C
         if (r.input_units, r.output_units) != units or r.slots < 0:
             message = f"buffers of {r.input_units} and {r.output_units} units, {r.slots} slots; the problem has {units}"
             found.error("kernel.units", rank_name(problem, r.rank), message)
-    if not 1 <= kernel.slot_depth <= DEEPEST or kernel.channels < 1 or kernel.protocol not in PROTOCOLS:
-        message = f"slot depth {kernel.slot_depth}, {kernel.channels} channels, protocol {kernel.protocol!r}"
+    lines = kernel.protocol is Protocol.LL
+    fits = not lines or (kernel.realisation is Realisation.EAGER and not problem.varying)
+    if not 1 <= kernel.slot_depth <= DEEPEST or kernel.channels < 1 or not fits:
+        message = f"slot depth {kernel.slot_depth}, {kernel.channels} channels, protocol {kernel.protocol.value}"
         found.error("kernel.form", "kernel", message)
     _check_blocks(problem, kernel, found)
     _check_counters(problem, kernel, found)
@@ -128,10 +130,16 @@ def _check_instructions(problem: Problem, kernel: KernelProgram, block: KernelBl
                 formed = o.target is not None and len(o.origins) in (0, len(o.sources))
                 for place in (*o.reads(block.rank), *o.writes(block.rank)) if formed else ():
                     check_counts(problem, "kernel", where, place.rank, (place.extent,), lies, found)
+                if formed and kernel.protocol is Protocol.LL:
+                    _check_lines(block, o, where, found)
+            elif o.kind is InstructionKind.BARRIER:
+                if entry or kernel.protocol is not Protocol.LL or o != Instruction(InstructionKind.BARRIER):
+                    found.error("kernel.form", where, "a barrier stands in the body of an LL program, alone")
             elif not 0 <= o.counter < len(kernel.counters):
                 found.error("kernel.form", where, f"counter {o.counter} does not exist")
             else:
-                _check_signal(problem, kernel.counters[o.counter], block, o, where, entry, found)
+                lines = kernel.protocol is Protocol.LL
+                _check_signal(problem, kernel.counters[o.counter], block, o, where, entry, lines, found)
 
 
 def _check_put(
@@ -165,6 +173,14 @@ def _check_put(
     check_parts("kernel", where, tuple(p.extent for p in (*reads, *writes)), found)
 
 
+def _check_lines(block: KernelBlock, o: Instruction, where: str, found: Collector) -> None:
+    """By LL a slot holds lines, which only another rank writes, and a put that waits for lines writes none."""
+    slots = [p for p in o.writes(block.rank) if p.extent.buffer is Buffer.SCRATCH]
+    taken = any(p.extent.buffer is Buffer.SCRATCH for p in o.reads(block.rank))
+    if slots and (taken or any(p.rank == block.rank for p in slots)):
+        found.error("kernel.lines", where, "writes lines of its own rank, or of what itself is still awaited")
+
+
 def _check_reach(
     realisation: Realisation,
     block: KernelBlock,
@@ -195,6 +211,7 @@ def _check_signal(
     o: Instruction,
     where: str,
     entry: bool,
+    lines: bool,
     found: Collector,
 ) -> None:
     """Posts come from the counter's one writer, awaits from the rank where it lies; indices count from 1."""
@@ -214,6 +231,8 @@ def _check_signal(
             )
         if o.lag != 0:
             found.error("kernel.form", where, "a post has no lag")
+    elif lines and counter.kind is CounterKind.ARRIVAL:
+        found.error("kernel.lines", where, f"awaits {name}, which nobody posts: the lines tell")
     else:
         if block.rank != counter.home:
             found.error("kernel.home", where, f"{name} lies at rank {counter.home}")
@@ -229,6 +248,10 @@ def _check_posts(problem: Problem, kernel: KernelProgram, found: Collector) -> N
             if o.kind is InstructionKind.POST:
                 posted[o.counter].append(1 if kernel.counters[o.counter].kind is CounterKind.ENTRY else o.index)
     for c in kernel.counters:
+        if kernel.protocol is Protocol.LL and c.kind is CounterKind.ARRIVAL:
+            if posted[c.id]:
+                found.error("kernel.lines", counter_name(problem, c), "is posted, but lines tell of an arrival")
+            continue
         if len(posted[c.id]) != c.events or posted[c.id] != list(range(1, c.events + 1)):
             message = f"is posted {posted[c.id]} in each slice or call; it must grow by one, {c.events} times"
             found.error("kernel.posts", counter_name(problem, c), message)

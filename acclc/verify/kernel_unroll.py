@@ -10,6 +10,10 @@ all of its buffers may be read and written. So whoever touches a rank's memory m
 and before its return. That holds for scratch too, and makes sequences of different variants safe. Only the scratch
 of an eager program belongs to it alone: what is between its calls does not touch it, and its slots go on from call
 to call.
+
+Lines (protocol LL) are an edge of their own kind, weaker than post and await: a read of a slot waits for the lines of
+its slice. That orders the line itself, and before it what the writer's block did up to its last barrier (its other
+threads may still be at work on the rest); and only after the reader's next barrier, as one of its threads has seen it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelProgram, Place, Realisation
+from acclc.ir.kernel_program import (
+    CounterKind,
+    Instruction,
+    InstructionKind,
+    KernelProgram,
+    Place,
+    Protocol,
+    Realisation,
+)
 from acclc.ir.problem import Problem
 from acclc.ir.program import Buffer
 from acclc.verify.clocks import Access, AccessHistory, Vector
@@ -93,6 +105,16 @@ class _Label:
     slice: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The last lines in a slot: of which slice, counted over calls; who wrote them when; what they prove."""
+
+    number: int
+    block: int
+    time: int
+    proves: Vector
+
+
 @dataclass(slots=True)
 class _Thread:
     """Where a block is. ``slice`` -1 is ``entry``; ``time`` counts its barriers."""
@@ -102,7 +124,7 @@ class _Thread:
     position: int = 0
     time: int = 1
     waits: tuple[int, int] | None = None
-    """(counter, value) it stands at."""
+    """(counter, value) it stands at; an arrival by lines: as if it were posted once a slice."""
 
 
 class Unrolled:
@@ -136,6 +158,19 @@ class Unrolled:
         self.remote: dict[tuple[int, int, int], Access] = {}
         """(whose memory, call, which block) -> its last access there."""
         self.eager = kernel.realisation is Realisation.EAGER
+        self.by_lines = kernel.protocol is Protocol.LL
+        self.lines: dict[tuple[int, int, int], _Lines] = {}
+        self.seen: list[Vector] = [vector.copy() for vector in self.vectors]
+        """What lines proved to each block, from its next barrier on."""
+        edges = {(c.src, c.dst): c.id for c in kernel.counters if c.kind is CounterKind.ARRIVAL}
+        self.edge_of = {
+            (p.rank, Buffer.SCRATCH, p.extent.unit): edges.get((b.rank, p.rank), -1)
+            for b in kernel.blocks
+            for o in b.body
+            for p in o.writes(b.rank)
+            if p.rank != b.rank and p.extent.buffer is Buffer.SCRATCH
+        }
+        """Slot -> the arrival counter that names the edge over which its lines come."""
         self.history = AccessHistory(strict=True)
         self.held: dict[tuple[int, int, int], _Held] = {}
         """(call, slice, cell), or (-1, slice mod K, cell) in scratch."""
@@ -200,6 +235,8 @@ class Unrolled:
                     return
                 thread.position += 1
             thread.slice, thread.position = thread.slice + 1, 0
+            if self.by_lines:
+                self._barrier(number)
             if thread.slice >= self.calls[thread.call].slices:
                 self._end(number, ready)
                 return
@@ -219,10 +256,16 @@ class Unrolled:
         """Do one instruction; False if it has to wait."""
         thread, vector = self.threads[number], self.vectors[number]
         if o.kind is InstructionKind.PUT:
-            self._put(number, thread, vector)
+            if self.by_lines and not self._lines_are_there(number, thread):
+                return False
+            self._put(number, thread, vector, ready)
+            return True
+        if o.kind is InstructionKind.BARRIER:
+            self._barrier(number)
             return True
         counter = self.kernel.counters[o.counter]
         if o.kind is InstructionKind.POST:
+            np.maximum(vector, self.seen[number], out=vector)
             self.posts[o.counter].append(vector.copy())
             for waiter in self.waiters.pop(o.counter, ()):
                 ready.append(waiter)
@@ -241,11 +284,48 @@ class Unrolled:
             thread.waits = None
             # the form check saw to it that post number n of a counter stores the value n
             np.maximum(vector, posts[value - 1], out=vector)
-        thread.time += 1
-        vector[number] = thread.time
+        self._barrier(number)
         return True
 
-    def _put(self, number: int, thread: _Thread, vector: Vector) -> None:
+    def _barrier(self, number: int) -> None:
+        thread, vector = self.threads[number], self.vectors[number]
+        np.maximum(vector, self.seen[number], out=vector)
+        thread.time += 1
+        vector[number] = thread.time
+
+    def _lines_are_there(self, number: int, thread: _Thread) -> bool:
+        """Whether a put can take all that it reads of slots; else it waits for the first that is missing."""
+        put = self.modes[self.calls[thread.call].aliased].puts[number][thread.position]
+        assert put is not None
+        wanted = self.slices_before[thread.call] + thread.slice
+        for source in put.sources:
+            edge = self.edge_of.get(source.location, -1)
+            lines = self.lines.get(self._key(thread.call, thread.slice, source))
+            if edge >= 0 and (lines is None or lines.number < wanted):
+                thread.waits = (edge, wanted + 1)
+                self.waiters.setdefault(edge, []).append(number)
+                return False
+        thread.waits = None
+        return True
+
+    def _taken(self, number: int, key: tuple[int, int, int], vector: Vector) -> Vector:
+        """What orders a read of lines: their flag; the block knows the rest from its next barrier on."""
+        lines = self.lines.get(key) if self.by_lines else None
+        if lines is None:
+            return vector
+        np.maximum(self.seen[number], lines.proves, out=self.seen[number])
+        ordered = vector.copy()
+        ordered[lines.block] = max(int(ordered[lines.block]), lines.time)
+        return ordered
+
+    def _write_lines(self, number: int, key: tuple[int, int, int], target: _Place, ready: deque[int]) -> None:
+        thread, proves = self.threads[number], self.vectors[number].copy()
+        proves[number] = thread.time - 1
+        written = self.slices_before[thread.call] + thread.slice
+        self.lines[key] = _Lines(written, number, thread.time, proves)
+        ready.extend(self.waiters.pop(self.edge_of[target.location], ()))
+
+    def _put(self, number: int, thread: _Thread, vector: Vector, ready: deque[int]) -> None:
         call, index = thread.call, thread.slice
         mode = self.modes[self.calls[call].aliased]
         put = mode.puts[number][thread.position]
@@ -255,7 +335,8 @@ class Unrolled:
         for source in put.sources:
             key = self._key(call, index, source)
             if not put.no_op:
-                self._note_race(self.history.read(key, now, vector), now, source.location)
+                ordered = self._taken(number, key, vector)
+                self._note_race(self.history.read(key, now, ordered), now, source.location)
             value = self._value(mode, key, source.location, put.part, now)
             if source.transfer >= 0:
                 self._note_remote(source, value, "reads of", now, vector)
@@ -269,6 +350,8 @@ class Unrolled:
             if not target.same:
                 self._note_race(self.history.write(key, now, vector), now, target.location)
             self.held[key] = _Held(result, put.part, call, index)
+            if self.by_lines and target.location in self.edge_of:
+                self._write_lines(number, key, target, ready)
 
     def _key(self, call: int, index: int, place: _Place) -> tuple[int, int, int]:
         """Slices of one call never share user memory, and the border check keeps calls apart."""

@@ -43,13 +43,14 @@ def layout_digest(
     longest_part: Fraction,
     realisation: str,
     read: Sequence[int],
+    protocol: str = "simple",
     shards: int = 0,
 ) -> str:
     """Return the digest of a layout. ``counters``, by id: kind, home (whose memory), source, destination.
 
     ``written``: the global ranks whose outputs other ranks write, in order of the group; ``read``: whose inputs
     they read. ``longest_part`` is the largest part of a count that a put moves: scratch slots are as long.
-    ``shards``: how many have a count of their own; 0: there is one count.
+    ``protocol`` says how long a slot is. ``shards``: how many have a count of their own; 0: there is one count.
     """
     words = [
         *(f"rank {r.rank} {r.position} {r.input_units} {r.output_units} {r.slots} {r.blocks}" for r in ranks),
@@ -57,6 +58,7 @@ def layout_digest(
         "written " + " ".join(map(str, written)),
         "read " + " ".join(map(str, read)),
         f"{in_place} {contributors} {channels} {slot_depth} {longest_part} {realisation}",
+        *([] if protocol == "simple" else [f"protocol {protocol}"]),
         *([f"counts of {shards} shards"] if shards else []),
     ]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
@@ -87,6 +89,7 @@ def layout_of(collective: ManifestCollective, variant: ManifestVariant) -> str:
         variant.longest_chunk,
         variant.realisation,
         variant.read,
+        protocol=variant.protocol,
         shards=len(collective.shards) if collective.varying else 0,
     )
 

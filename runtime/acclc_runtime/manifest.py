@@ -107,6 +107,8 @@ class ManifestVariant:
     """The global ranks whose inputs other ranks read, in order of the group."""
     realisation: str = "put"
     """``put``, ``eager`` or ``direct``: how the schedule is brought into memory (see the compiler's kernel_program)."""
+    protocol: str = "simple"
+    """``simple`` or ``ll``: how data come to a slot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def measure(
         ArgumentError: no such collective, or nothing to choose from.
     """
     manifest = load(artefact).manifest
-    cells = _cells(manifest, sizes or default_sizes(), only)
+    cells = _cells(manifest, sizes or default_sizes(), only, transport)
     found: dict[Cell, list[float]] = {cell: [] for cell in cells}
     for number in range(rounds):
         if tell is not None:
@@ -94,7 +94,7 @@ def tuned(transport: str, times: Times) -> Tuning:
     return Tuning(transport, f"{os.cpu_count()} cores, {platform.machine()}", tuple(collectives))
 
 
-def _cells(manifest: Manifest, sizes: Sequence[int], only: str | None) -> list[Cell]:
+def _cells(manifest: Manifest, sizes: Sequence[int], only: str | None, transport: str) -> list[Cell]:
     names = [c.name for c in manifest.collectives]
     if only is not None and only not in names:
         raise ArgumentError(f"{manifest.name} has no collective {only!r}; it has: {', '.join(names)}")
@@ -104,6 +104,7 @@ def _cells(manifest: Manifest, sizes: Sequence[int], only: str | None) -> list[C
         if only in (None, collective.name) and len(collective.variants) > 1 and not _is_uneven(collective)
         for size in sizes
         for variant in collective.variants
+        if transport != "memory" or variant.protocol != "ll"
     ]
     if not cells:
         raise ArgumentError(f"{manifest.name}: nothing to tune, each collective has one variant")

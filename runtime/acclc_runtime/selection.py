@@ -83,6 +83,11 @@ def choose(collective: ManifestCollective, nbytes: int) -> tuple[ManifestVariant
     return nearest[1], f"no variant is for this size; the nearest is best for {size_range(nearest[1])}"
 
 
+def by_lines(collective: ManifestCollective, variant: ManifestVariant) -> ManifestVariant:
+    """Return the same variant by the protocol LL, if the collective has it; else the variant itself."""
+    return next((v for v in collective.variants if v.id == f"{variant.id}_ll" and v.protocol == "ll"), variant)
+
+
 def default_type(manifest: Manifest) -> str:
     """Return the type that is run where none is named: f32, or the first one of an artefact that does not have it."""
     return "f32" if not manifest.types or "f32" in manifest.types else manifest.types[0]

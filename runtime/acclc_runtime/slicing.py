@@ -14,6 +14,9 @@ SLICE_BYTES = 64 * 1024
 EAGER_SLICE_BYTES = 16 * 1024
 """The same where scratch belongs to one variant alone: it is chosen for calls of one slice, as a rule."""
 
+SLOT_ALIGN = 64
+"""A slot's size is a multiple of so many bytes: a line of the caches."""
+
 WHOLE = 2**62
 """The same where nothing lies in between: a chunk is moved in one piece."""
 
@@ -23,6 +26,12 @@ def slice_bytes_of(variant: ManifestVariant, slice_bytes: int = SLICE_BYTES) -> 
     if variant.realisation == "direct":
         return WHOLE
     return min(slice_bytes, EAGER_SLICE_BYTES) if variant.realisation == "eager" else slice_bytes
+
+
+def slot_bytes_of(variant: ManifestVariant, piece_bytes: int) -> int:
+    """Return how long a slot for pieces of ``piece_bytes`` is: by LL twice that, and never nothing."""
+    held = max(1, -(-piece_bytes // 8)) * 16 if variant.protocol == "ll" else piece_bytes
+    return -(-held // SLOT_ALIGN) * SLOT_ALIGN
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 #include "types.cuh"
 
 // The layout of Member, Launch, Report and Host below. The runtime says which one it speaks.
-#define ACCL_ABI 3
+#define ACCL_ABI 4
 #if defined(ACCL_RUNTIME_ABI) && ACCL_RUNTIME_ABI != ACCL_ABI
 #error "this kernel was generated for another version of acclc_runtime: compile the artefact again"
 #endif
@@ -62,6 +62,7 @@ struct Host {
     u32 (*entered)(void* runner, u32 slot);
     void (*posted)(void* runner, u32 home);
     u32 (*differs)(void* runner, u32 slot);  // whoever posts this counter says that it is in another call: gives a Reason
+    u32 (*line)(void* runner, const u64* word, u32 flag);  // waits for a flag in the upper half; gives a Reason. Or null
 };
 
 // A counter in the memory of rank ``home`` (a position), with its posts a slice.
@@ -88,6 +89,8 @@ struct Run {
     u64 slice;   // of this call
     u64 phase;   // slice modulo depth, counted over calls where slots are carried over
     bool carried;
+    bool by_lines;  // slots hold lines with flags (see lines.cuh)
+    u32 failed;     // why this thread did not get a line: a Reason. The block learns it at its next barrier
     bool started;
     bool stopped;  // a wait failed: nothing is done any more
 #if !ACCL_CUDA
@@ -193,14 +196,14 @@ ACCL_INLINE u64* address_of(const Run& r, Counter c) {
 }
 
 // Says who waited for what. The first to give up makes all others do so.
-ACCL_CALLED void give_up(Run& r, Counter c, u64 wanted, u32 reason, i32 step, i32 transfer) {
+ACCL_CALLED void give_up(Run& r, Counter c, u64 wanted, u32 reason, i32 step, i32 transfer, u64 present) {
     Report& report = r.launch.reports[r.number];
     report.step = step;
     report.transfer = transfer;
     report.home = c.home;
     report.slot = c.slot;
     report.wanted = wanted;
-    report.present = load_acquire(address_of(r, c));
+    report.present = present;
     report.slice = r.slice;
     report.reason = reason;
 #if ACCL_CUDA
@@ -239,11 +242,17 @@ ACCL_INLINE void wait_for(Run& r, Counter c, u64 wanted, i32 step, i32 transfer,
         if (tagged && reason == arrived) reason = compare_tag(r, c);
     }
     if (vote(r, reason) == arrived) return;
-    if (r.thread == 0) give_up(r, c, wanted, reason, step, transfer);
+    if (r.thread == 0) give_up(r, c, wanted, reason, step, transfer, load_acquire(counter));
     r.stopped = true;
 }
 
+// Barrier of the block's threads, after which all know whether one of them did not get a line.
+ACCL_CALLED void settle(Run& r) {
+    if (!r.stopped) r.stopped = vote(r, r.failed) != arrived;
+}
+
 ACCL_INLINE void signal(Run& r, Counter c, u64 value) {
+    if (r.by_lines) settle(r);
     if (r.stopped) return;
     fence_streams(r);
 #ifndef ACCL_BUG_NOSYNC  // a seeded fault: tests show that ThreadSanitizer finds it
@@ -263,7 +272,7 @@ ACCL_CALLED void await_entry(Run& r, Counter c, i32 step, i32 transfer) {
     if (r.stopped || r.host->entered == nullptr) return;
     const u32 reason = r.thread == 0 ? r.host->entered(r.runner, c.slot) : (u32)arrived;
     if (vote(r, reason) == arrived) return;
-    if (r.thread == 0) give_up(r, c, r.calls + 1, reason, step, transfer);
+    if (r.thread == 0) give_up(r, c, r.calls + 1, reason, step, transfer, load_acquire(address_of(r, c)));
     r.stopped = true;
 #endif
 }
@@ -292,11 +301,13 @@ ACCL_CALLED void begin(Run& r, u32 rank, u32 block) {
     r.slice = 0;
     r.phase = r.carried ? r.base % r.depth : 0;
     r.started = false;
+    r.failed = arrived;
     r.stopped = false;
 }
 
 ACCL_CALLED bool next_slice(Run& r) {
     if (r.started) {
+        if (r.by_lines) settle(r);
         ++r.slice;
         r.phase = r.phase + 1 == r.depth ? 0 : r.phase + 1;
     }

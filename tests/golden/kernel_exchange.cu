@@ -12,7 +12,7 @@ namespace accl {
 #define ACCL_CHANNELS 1
 #endif
 enum : u32 { channels = ACCL_CHANNELS, depth = 2, contributors = 2 };
-enum : bool { carried = false };
+enum : bool { carried = false, by_lines = false };
 static_assert(!Operator::finishes || contributors != 0, "reductions of different sizes have no one divisor for avg");
 
 // Parts of a count.
@@ -37,7 +37,6 @@ constexpr Counter credit_1_0 = {1, 2, 1};
 //   await(r, counter, event, slices back, step, transfer)   post(r, counter, event)
 //   put(r, step, transfer, part, target, sources...)        put_final: the reduction is complete with it
 //   several targets: to(target, ...)
-
 // rank 0, block 0: local work
 ACCL_SCRIPT void rank0_block0(Run& r) {
     begin(r, 0, 0);
@@ -130,6 +129,7 @@ accl_kernel(const accl::Member* members, accl::Report* reports, accl::u32* abort
     r.channels = accl::channels;
     r.depth = accl::depth;
     r.carried = accl::carried;
+    r.by_lines = accl::by_lines;
     r.contributors = accl::contributors;
     r.thread = threadIdx.x;
     r.threads = blockDim.x;
@@ -146,6 +146,7 @@ extern "C" void accl_thread(const accl::Launch* launch, const accl::Host* host, 
     r.channels = accl::channels;
     r.depth = accl::depth;
     r.carried = accl::carried;
+    r.by_lines = accl::by_lines;
     r.contributors = accl::contributors;
     r.thread = thread;
     r.threads = threads;

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from acclc.codegen import generate
-from acclc.ir.kernel_program import KernelProgram, Realisation
+from acclc.ir.kernel_program import KernelProgram, Protocol, Realisation
 from acclc.ir.problem import Problem
 from acclc.ir.schedule import Schedule
 from acclc.lower import (
     can_be_eager,
+    can_use_lines,
     lower_direct,
     lower_eager,
     lower_kernel,
@@ -67,6 +68,15 @@ def lowered(name: str, slot_depth: int = 2, channels: int = 1) -> tuple[Problem,
     return problem, schedule, replace(kernel, channels=channels)
 
 
+def by_lines(name: str, channels: int = 1) -> tuple[Problem, Schedule, KernelProgram] | None:
+    """A hand-made case as eager by the protocol LL; None where it is not eager, for what is sent on."""
+    problem, schedule = cases()[name]
+    program = lower_program(problem, schedule, all_in_slots=True)
+    if not can_use_lines(program):
+        return None
+    return problem, schedule, replace(lower_eager(problem, program, Protocol.LL), channels=channels)
+
+
 def realised(name: str, realisation: Realisation, channels: int = 1) -> tuple[Problem, Schedule, KernelProgram] | None:
     """A hand-made case as eager or direct, or with the owned schedule made of it; None where it has none."""
     problem, schedule = cases()[name]
@@ -112,6 +122,7 @@ def write(folder: Path, problem: Problem, schedule: Schedule, kernel: KernelProg
         written=kernel.written,
         read=kernel.read,
         realisation=kernel.realisation.value,
+        protocol=kernel.protocol.value,
     )
     collective = ManifestCollective(
         name=problem.name,

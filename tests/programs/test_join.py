@@ -46,6 +46,7 @@ WRONG = (
     "overlap",
     "stream=",
     "no variant 'none'",
+    "is by protocol LL",
     "can be moved, but not reduced",
     "has no gather",
     "no collective 'nothing'",

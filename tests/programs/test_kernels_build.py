@@ -146,7 +146,7 @@ def test_a_variant_outside_the_artefact_is_refused(tmp_path: Path) -> None:
 
 def test_a_kernel_of_another_version_does_not_compile(tmp_path: Path) -> None:
     problem, schedule, kernel = lowered("all_reduce_ring2")
-    source = generate(kernel).replace("#define ACCL_ABI 3", "#define ACCL_ABI 0")
+    source = generate(kernel).replace("#define ACCL_ABI 4", "#define ACCL_ABI 0")
     made = write(tmp_path, problem, schedule, kernel, source)
     backend = CpuBackend(tmp_path)
     with pytest.raises(BuildError, match="generated for another version of acclc_runtime"):

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kernel_cases import OPS, REDUCIBLE, lowered, realised
+from kernel_cases import OPS, REDUCIBLE, by_lines, lowered, realised
 
 from acclc.codegen import generate
 from acclc.ir.kernel_program import Realisation
@@ -91,6 +91,13 @@ def test_every_architecture(tmp_path: Path, architecture: int) -> None:
 @pytest.mark.parametrize("realisation", [Realisation.EAGER, Realisation.DIRECT])
 def test_realisations(tmp_path: Path, realisation: Realisation, architecture: int) -> None:
     found = realised("all_reduce_full3", realisation)
+    assert found is not None
+    compile_and_check(tmp_path, generate(found[2]), "bf16", "avg", architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_lines(tmp_path: Path, architecture: int) -> None:
+    found = by_lines("all_reduce_full3")
     assert found is not None
     compile_and_check(tmp_path, generate(found[2]), "bf16", "avg", architecture)
 

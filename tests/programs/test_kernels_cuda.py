@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fake_cupy import FakeCupy
-from kernel_cases import Data, Made, data, lowered, make, realised, write
+from kernel_cases import Data, Made, by_lines, data, lowered, make, realised, write
 
 from acclc.codegen import generate
 from acclc.ir.kernel_program import Realisation
@@ -60,6 +60,30 @@ def test_one_device_a_rank(tmp_path: Path, cupy: FakeCupy, name: str) -> None:
         run(backend, cupy, made, count, (0, 1, 2), seed=seed, in_place=seed % 2 == 1)
     assert {launch.device for launch in cupy.launched} == {0, 1, 2}
     assert not any(launch.cooperative for launch in cupy.launched)
+
+
+@pytest.mark.parametrize("devices", [(0, 1, 2), (0, 0, 0)])
+def test_lines_in_both_layouts(
+    tmp_path: Path, cupy: FakeCupy, devices: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a call that was given up slices count from 0 again, so slots must hold no flag of the calls before."""
+    found = by_lines("all_reduce_full3")
+    assert found is not None
+    made = write(tmp_path, *found)
+    layout = "one" if len(set(devices)) == 1 else "devices"
+    backend = CudaBackend(tmp_path, layout=layout, slice_bytes=1024)
+    for seed, count in enumerate((1, 1, 3000, 0, 7, 1)):
+        run(backend, cupy, made, count, devices, seed=seed, in_place=seed % 2 == 1)
+    if layout == "devices":
+        monkeypatch.setattr("acclc_runtime.backends.cuda.CudaBackend._launch_each", _launch_but_the_last)
+        with pytest.raises(CollectiveTimeoutError, match=r"rank 0, block 0 .* waits for its arrival from rank 2"):
+            run(backend, cupy, made, 10, devices, timeout_s=0.1)
+        monkeypatch.undo()
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+    for seed, count in enumerate((3000, 1)):
+        run(backend, cupy, made, count, devices, seed=seed)
+    backend.close()
+    assert cupy.memory == {}
 
 
 @pytest.mark.parametrize("devices", [(0, 1, 2), (0, 0, 0)])

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from kernel_cases import lowered, realised
+from kernel_cases import by_lines, lowered, realised
 
 from acclc.codegen import generate
 from acclc.ir.kernel_program import KernelProgram, Realisation
@@ -110,6 +110,17 @@ def test_thread_sanitizer_and_realisations(tmp_path: Path, realisation: Realisat
 def test_address_sanitizer_and_realisations(tmp_path: Path, realisation: Realisation) -> None:
     result = run(program(tmp_path, kernel_of(realisation), ADDRESS), 4)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_sanitizers_and_lines(tmp_path: Path) -> None:
+    """All that ranks share are the lines."""
+    found = by_lines("all_reduce_full3")
+    assert found is not None
+    for instrument in (THREAD, ADDRESS):
+        target = program(tmp_path, found[2], instrument)
+        for threads in (1, 4):
+            result = run(target, threads)
+            assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("fault", "threads"), [("ACCL_BUG_RELAXED", 1), ("ACCL_BUG_NOSYNC", 4)])

@@ -30,9 +30,9 @@ from acclc_runtime.dtypes import named
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BuildError
 from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
-from acclc_runtime.slicing import SLICE_BYTES, plan_slices, slice_bytes_of
+from acclc_runtime.slicing import SLICE_BYTES, plan_slices, slice_bytes_of, slot_bytes_of
 
-NATIVE_ABI = 3
+NATIVE_ABI = 4
 _NATIVE_SOURCE = Path(__file__).resolve().parent.parent / "native" / "accl_native.cpp"
 _NATIVE_FLAGS = ("-std=c++20",)
 KERNEL_FLAGS = ("-std=c++17",)
@@ -213,7 +213,8 @@ class _Memory:
             for n, r in enumerate(self.reports)
             if r.reason
         ]
-        for words in (*self.counters, *self.state):
+        lines = self.scratch if self.variant.protocol == "ll" else ()  # slices count from 0 again: no flag may be there
+        for words in (*self.counters, *self.state, *lines):
             words.fill(0)
         ctypes.memset(self.reports, 0, ctypes.sizeof(self.reports))
         self.abort.value = 0
@@ -268,7 +269,7 @@ class CpuBackend:
                 slice_bytes_of(call.variant, self.options.slice_bytes),
             )
             piece = slicing.piece_elements * named(call.dtype).item_bytes
-            memory.reserve(-(-piece // _CACHE_LINE) * _CACHE_LINE)
+            memory.reserve(slot_bytes_of(call.variant, piece))
             _place_buffers(memory, call.inputs, call.outputs)
             lengths = None if call.lengths is None else call.lengths.words()
             launch = _Launch(

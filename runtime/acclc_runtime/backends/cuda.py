@@ -34,7 +34,7 @@ from acclc_runtime.counts import table_words
 from acclc_runtime.dtypes import named
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError
 from acclc_runtime.manifest import ManifestCollective, ManifestVariant
-from acclc_runtime.slicing import plan_slices, slice_bytes_of
+from acclc_runtime.slicing import plan_slices, slice_bytes_of, slot_bytes_of
 
 _ALIGN = 256
 """Bytes; of every region in a device's slab."""
@@ -159,7 +159,8 @@ class _Memory:
             for n, r in enumerate(self.reports)
             if r["reason"]
         ]
-        for slab in self.words:
+        lines = self.scratch if self.variant.protocol == "ll" else ()  # slices count from 0 again: no flag may be there
+        for slab in (*self.words, *lines):
             slab.clear()
         self.reports[...] = np.zeros((), _REPORT)
         self.abort[0] = 0
@@ -322,7 +323,7 @@ class CudaBackend:
             call.variant.channels,
             slice_bytes_of(call.variant, self.options.slice_bytes),
         )
-        memory.reserve(-(-slicing.piece_elements * item // _ALIGN) * _ALIGN)
+        memory.reserve(slot_bytes_of(call.variant, slicing.piece_elements * item))
         memory.fill_members(call)
         numbers = (call.count, slicing.slices, memory.slot_bytes, min(int(call.timeout_s * 1e9), 2**62))
         pointers = (memory.reports.ctypes.data, memory.abort.ctypes.data)

@@ -18,7 +18,7 @@ from acclc_runtime.errors import (
 from acclc_runtime.layout import layout_in, layout_of
 from acclc_runtime.manifest import ManifestCollective, ManifestCounter, ManifestVariant
 
-ABI = 3
+ABI = 4
 """Of the kernels' arguments: the ACCL_ABI that this runtime speaks."""
 
 COUNTER_STRIDE = 8

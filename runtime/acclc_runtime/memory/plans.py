@@ -12,6 +12,7 @@ from acclc_runtime.backends.cpu import KERNEL_FLAGS, load_library
 from acclc_runtime.backends.kernel_file import Instance, counters_at, kernel_path, kernel_text
 from acclc_runtime.counts import Matrix, digest, lengths_of
 from acclc_runtime.dtypes import DTYPES, OPERATORS, named
+from acclc_runtime.errors import ArgumentError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.memory.native import EITHER, NativeCall, NativeComm, PlanOptions, ScheduleOptions
 from acclc_runtime.memory.tables import Tables, slot_bytes_at_most
@@ -83,6 +84,11 @@ class Plans:
     def _make(self, key: CallKey) -> Plan:
         collective = self._manifest.collectives[key.collective]
         variant = collective.variants[key.variant]
+        if variant.protocol == "ll":
+            raise ArgumentError(
+                f"{collective.name}/{variant.id} is by protocol LL, which is for GPUs and the cpu backend of local(): "
+                "between processes the same schedule by protocol simple is faster; name another variant, or none"
+            )
         kernel = self._kernel(collective, variant, Instance.for_type(collective.name, key.dtype, key.op))
         schedule = self._schedule(key.collective, key.variant)
         item = named(key.dtype).item_bytes

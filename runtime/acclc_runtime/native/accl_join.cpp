@@ -151,7 +151,7 @@ accl_comm* accl_comm_create(uint32_t rank, uint32_t world, uint32_t cores, uint6
         comm->entry_timeout_ns = entry_timeout_ns;
         comm->timeout_ns = timeout_ns;
         comm->peers.resize(world);
-        comm->host = accl_host{wait_fibre, vote_alone, nullptr, entered, posted, differs};
+        comm->host = accl_host{wait_fibre, vote_alone, nullptr, entered, posted, differs, nullptr};
         return comm.release();
     } catch (const std::bad_alloc&) {
         return nullptr;

@@ -64,6 +64,7 @@ struct Fibre {
     bool done = false;
     const uint64_t* counter = nullptr;  // what it waits for; null: the barrier's generation, or nothing
     uint64_t wanted = 0;
+    bool line = false;  // what it waits for is a flag in the upper half
     bool at_barrier = false;
     uint32_t generation = 0;
 };
@@ -162,7 +163,10 @@ thread_local Runner* starting = nullptr;  // the fibre that is switched to for t
 
 bool aborted(const accl_pool& pool) { return __atomic_load_n(pool.launch->abort, __ATOMIC_RELAXED) != 0; }
 
-bool there(const uint64_t* counter, uint64_t wanted) { return __atomic_load_n(counter, __ATOMIC_ACQUIRE) >= wanted; }
+bool there(const uint64_t* counter, uint64_t wanted, bool line) {
+    const uint64_t present = __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+    return line ? present >> 32 == wanted : present >= wanted;
+}
 
 // Bounds one wait: the time since anything in the group made progress.
 class Patience {
@@ -215,17 +219,23 @@ private:
     uint64_t sleep_ = 20 * 1000;
 };
 
-uint32_t wait_thread(void* runner, const uint64_t* counter, uint64_t wanted) {
+uint32_t wait_thread(void* runner, const uint64_t* counter, uint64_t wanted, bool line) {
     accl_pool& pool = *((Runner*)runner)->pool;
     BackOff back_off(pool.spins);
     Patience patience(pool);
     for (;;) {
-        if (there(counter, wanted)) return ACCL_ARRIVED;
+        if (there(counter, wanted, line)) return ACCL_ARRIVED;
         if (!back_off.once()) continue;
         if (aborted(pool)) return ACCL_ABORTED;
-        if (patience.ended()) return there(counter, wanted) ? ACCL_ARRIVED : ACCL_TIMED_OUT;
+        if (patience.ended()) return there(counter, wanted, line) ? ACCL_ARRIVED : ACCL_TIMED_OUT;
     }
 }
+
+uint32_t counter_thread(void* runner, const uint64_t* counter, uint64_t wanted) {
+    return wait_thread(runner, counter, wanted, false);
+}
+
+uint32_t line_thread(void* runner, const uint64_t* word, uint32_t flag) { return wait_thread(runner, word, flag, true); }
 
 // Counts an arrival; whether it was the last, which opens the barrier.
 bool arrive(Barrier& b, uint32_t threads, uint32_t mine) {
@@ -240,7 +250,7 @@ bool arrive(Barrier& b, uint32_t threads, uint32_t mine) {
     return true;
 }
 
-// Not bounded: only thread 0 ever waits for another block, and it comes here in any case.
+// Not bounded: each wait for another block is, and whoever waited comes here in any case.
 uint32_t vote_thread(void* runner, uint32_t mine) {
     Runner& r = *(Runner*)runner;
     Barrier& b = *r.barrier;
@@ -254,17 +264,24 @@ uint32_t vote_thread(void* runner, uint32_t mine) {
 
 void give_way(Runner& r) { swapcontext(&r.fibre.context, &r.pool->scheduler); }
 
-uint32_t wait_fibre(void* runner, const uint64_t* counter, uint64_t wanted) {
+uint32_t wait_fibre(void* runner, const uint64_t* counter, uint64_t wanted, bool line) {
     Runner& r = *(Runner*)runner;
     r.fibre.counter = counter;
     r.fibre.wanted = wanted;
-    while (!there(counter, wanted)) {
+    r.fibre.line = line;
+    while (!there(counter, wanted, line)) {
         if (r.pool->deadlocked) return ACCL_DEADLOCKED;
         give_way(r);
     }
     r.fibre.counter = nullptr;
     return ACCL_ARRIVED;
 }
+
+uint32_t counter_fibre(void* runner, const uint64_t* counter, uint64_t wanted) {
+    return wait_fibre(runner, counter, wanted, false);
+}
+
+uint32_t line_fibre(void* runner, const uint64_t* word, uint32_t flag) { return wait_fibre(runner, word, flag, true); }
 
 uint32_t vote_fibre(void* runner, uint32_t mine) {
     Runner& r = *(Runner*)runner;
@@ -281,7 +298,7 @@ uint32_t vote_fibre(void* runner, uint32_t mine) {
 bool can_go_on(const Runner& r) {
     const Fibre& f = r.fibre;
     if (f.at_barrier) return r.barrier->generation.load(std::memory_order_relaxed) != f.generation;
-    return f.counter == nullptr || there(f.counter, f.wanted) || r.pool->deadlocked;
+    return f.counter == nullptr || there(f.counter, f.wanted, f.line) || r.pool->deadlocked;
 }
 
 void record(void* runner, uint32_t end, int32_t step, int32_t transfer, uint64_t slice, uint64_t bytes) {
@@ -342,7 +359,8 @@ void accl_pool::prepare(const accl_options& wanted, accl_thread_function entry, 
     launch = what;
     count = options.blocks * options.block_threads;
     const bool fibres = options.mode == ACCL_MODE_FIBRES;
-    host = accl_host{fibres ? wait_fibre : wait_thread, fibres ? vote_fibre : vote_thread, record, nullptr, nullptr, nullptr};
+    host = accl_host{fibres ? counter_fibre : counter_thread, fibres ? vote_fibre : vote_thread, record, nullptr, nullptr,
+                     nullptr, fibres ? line_fibre : line_thread};
     spins = count <= usable_cores();
     while (barriers.size() < options.blocks) barriers.push_back(std::make_unique<Barrier>());
     while (runners.size() < count) runners.push_back(std::make_unique<Runner>());

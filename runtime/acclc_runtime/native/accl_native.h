@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define ACCL_NATIVE_ABI 3
+#define ACCL_NATIVE_ABI 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +53,7 @@ typedef struct {
     uint32_t (*entered)(void* runner, uint32_t slot);  // null: ranks are no processes
     void (*posted)(void* runner, uint32_t home);
     uint32_t (*differs)(void* runner, uint32_t slot);
+    uint32_t (*line)(void* runner, const uint64_t* word, uint32_t flag);  // null: no kernels with lines
 } accl_host;
 
 // A kernel's entry: thread ``thread`` of block-and-channel ``number``.

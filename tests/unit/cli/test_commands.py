@@ -62,7 +62,7 @@ def test_compile_writes_what_json_says(acclc: Invoke, source: Path, tmp_path: Pa
     assert (first["goal"], first["status"]) == ("latency", "optimal")
     assert first["bound"]["rounds_per_chunk"] == "1"
     assert first["bound"]["steps"] == 1
-    assert [v["realisation"] for v in first["variants"]] == ["put", "eager", "direct"]
+    assert [v["realisation"] for v in first["variants"]] == ["put", "eager", "eager", "direct"]
     for variant in first["variants"]:
         assert (variant["chunks"], variant["steps"], variant["rounds"], variant["gap"]) == (1, 1, 1, "0")
         assert (tmp_path / "out" / "gathered" / variant["id"] / "kernel.cu").is_file()

@@ -9,7 +9,7 @@ import pytest
 from codegen_tools import ONE, ZERO, await_, exchange, extent, post, put
 
 from acclc.codegen import KernelProgramError, make_plan
-from acclc.ir.kernel_program import Instruction, KernelProgram
+from acclc.ir.kernel_program import Instruction, KernelProgram, Protocol
 from acclc.ir.plan import PlanCounter, PlanPart, PlanPlace, PlanStatement
 from acclc.ir.program import Buffer
 
@@ -85,7 +85,7 @@ FINE = extent(Buffer.INPUT, 0, ZERO, Fraction(1, 2**31))
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        (replace(exchange(), protocol="ll"), "protocol 'll' has no generated code"),
+        (replace(exchange(), protocol=Protocol.LL), "protocol ll has no generated code of put programs"),
         (replace(exchange(), channels=0), "at least 1"),
         (replace(exchange(), contributors=-1), "contributors at least 0"),
         (replace(exchange(), positions=(0,)), "1 positions for 2 ranks"),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from acclc.ir.kernel_program import CounterKind, InstructionKind, KernelProgram, Realisation
+from acclc.ir.kernel_program import CounterKind, InstructionKind, KernelProgram, Protocol, Realisation
 from acclc.ir.problem import Problem
 from acclc.lower import can_be_eager, lower_direct, lower_eager, lower_program, owned_schedule
 from acclc.realisations import WAIT_BYTES, Realised, accesses, eager_below, realise, sizes_of
@@ -32,7 +32,8 @@ def realised(text: str) -> tuple[Problem, tuple[Realised, ...]]:
 
 
 def of(found: tuple[Realised, ...], realisation: Realisation) -> list[Realised]:
-    return [r for r in found if r.kernel.realisation is realisation]
+    """By protocol simple."""
+    return [r for r in found if r.kernel.realisation is realisation and r.kernel.protocol is Protocol.SIMPLE]
 
 
 def waits(kernel: KernelProgram, block: int = 0) -> int:
@@ -79,6 +80,19 @@ def test_eager_waits_for_data_only_and_direct_twice_for_each_rank() -> None:
     assert waits(direct.kernel) == 6
     assert {c.kind for c in direct.kernel.counters} == {CounterKind.ENTRY, CounterKind.DONE}
     assert len(direct.kernel.blocks) == len(eager.kernel.blocks) == 4
+
+
+def test_lines_where_eager_is_the_best_without_sizes_of_their_own() -> None:
+    for text in ("all_gather on full(4)", "all_reduce on full(4)", "broadcast on full(4)"):
+        _, found = realised(text)
+        lines = [r for r in found if r.kernel.protocol is Protocol.LL]
+        assert [r.schedule for r in lines] == [r.schedule for r in of(found, EAGER)]
+        assert lines
+        assert all(r.sizes is None for r in lines)
+        kinds = [lines[0].kernel.counters[i.counter].kind for i in lines[0].kernel.blocks[0].body if i.counter >= 0]
+        assert set(kinds) <= {CounterKind.CREDIT}
+    _, ring = realised("all_reduce on ring(5)")
+    assert not [r for r in ring if r.kernel.protocol is Protocol.LL]
 
 
 def test_eager_gives_credits_where_nothing_comes_back() -> None:

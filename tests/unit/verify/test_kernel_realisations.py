@@ -15,6 +15,7 @@ from acclc.ir.kernel_program import (
     KernelBlock,
     KernelProgram,
     Origin,
+    Protocol,
     Realisation,
 )
 from acclc.ir.problem import Problem
@@ -193,3 +194,72 @@ def test_in_place_races_of_a_direct_program_are_found() -> None:
     assert check_kernel(apart, schedule, kernel).ok
     report = check_kernel(problem, schedule, replace(kernel, in_place=problem.demands[0].in_place.value))
     assert "kernel.race" in {f.code for f in report.errors}
+
+
+def by_lines(name: str) -> Case:
+    problem, schedule = cases()[name]
+    return problem, schedule, lower_eager(problem, lower_program(problem, schedule, all_in_slots=True), Protocol.LL)
+
+
+def one_to_all() -> Case:
+    """A broadcast in one step: nobody sends back, so that slots are free by credits."""
+    problem, schedule = cases()["broadcast_ring2"]
+    return problem, schedule, lower_eager(problem, lower_program(problem, schedule, all_in_slots=True), Protocol.LL)
+
+
+@pytest.mark.parametrize("name", one_step())
+def test_lines_verify(name: str) -> None:
+    """Nobody awaits or posts an arrival; where a call may be in place, a barrier lies after what is sent."""
+    case = by_lines(name)
+    report = check_kernel(*case)
+    assert report.ok, str(report)
+    signals = [o for b in case[2].blocks for o in b.body if o.kind in (AWAIT, POST)]
+    assert signals == []
+    assert {c.kind for c in case[2].counters} == {CounterKind.ARRIVAL}
+
+
+def test_lines_with_credits() -> None:
+    case = one_to_all()
+    assert codes(case) == set()
+    assert codes(case, without(case[2], AWAIT, CounterKind.CREDIT)) & {"kernel.race", "kernel.stale"}
+
+
+def test_lines_are_reused_only_after_a_line_of_a_later_slice() -> None:
+    """One slice a slot: a line of this slice does not prove that its sender has read that of this slice."""
+    case = by_lines("all_reduce_full3")
+    assert codes(case, replace(case[2], slot_depth=1)) & {"kernel.race", "kernel.stale", "kernel.deadlock"}
+    assert codes(case, replace(case[2], slot_depth=3)) == set()
+
+
+def test_a_line_proves_nothing_of_the_same_interval() -> None:
+    """In place, what a block sends and what it then writes are of different threads, but for a barrier."""
+    case = by_lines("all_reduce_full3")
+    for block in range(3):
+        kernel = changed(case[2], lambda o: None if o.kind is InstructionKind.BARRIER else o, block)
+        assert codes(case, kernel) == {"kernel.race"}
+
+
+def test_lines_that_nobody_writes_or_reads() -> None:
+    case = by_lines("all_gather_full3")
+    sends = [o for o in case[2].blocks[0].body if o.kind is PUT and o.target_rank != 0]
+    lost = changed(case[2], lambda o: None if o is sends[0] else o)
+    assert "kernel.transfers" in codes(case, lost)
+    unread = changed(case[2], lambda o: None if o.kind is PUT and o.sources[0].buffer is Buffer.SCRATCH else o)
+    assert codes(case, unread) - {"kernel.transfers"}
+
+
+def test_arrivals_are_not_posted_beside_lines() -> None:
+    case = by_lines("all_gather_full3")
+    counter = next(c for c in case[2].counters if c.writer == 0)
+    for kind, block in ((POST, 0), (AWAIT, counter.home)):
+        found = case[2].blocks[block]
+        signal = Instruction(kind, counter=counter.id, index=1)
+        body = replace(found, body=(*found.body, signal))
+        blocks = tuple(body if b is found else b for b in case[2].blocks)
+        assert "kernel.lines" in codes(case, replace(case[2], blocks=blocks))
+
+
+def test_lines_are_for_eager_programs() -> None:
+    case = by_lines("all_gather_full3")
+    assert "kernel.form" in codes(case, replace(case[2], realisation=Realisation.PUT))
+    assert "kernel.form" in codes(case, replace(case[2], protocol=Protocol.SIMPLE)), "a barrier is of LL alone"
