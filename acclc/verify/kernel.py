@@ -11,7 +11,8 @@ from acclc.verify.expressions import ExpressionTable
 from acclc.verify.findings import Collector, Report
 from acclc.verify.intent import intent_of
 from acclc.verify.kernel_form import check_form
-from acclc.verify.kernel_unroll import Call, Unrolled
+from acclc.verify.kernel_parts import Call
+from acclc.verify.kernel_unroll import Unrolled
 
 
 @dataclass(frozen=True, slots=True)

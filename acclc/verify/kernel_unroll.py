@@ -19,7 +19,6 @@ threads may still be at work on the rest); and only after the reader's next barr
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,92 +38,9 @@ from acclc.verify.expressions import Expression, ExpressionTable
 from acclc.verify.findings import Collector
 from acclc.verify.intent import Intent, Part
 from acclc.verify.kernel_form import block_name, counter_name, instruction_name
+from acclc.verify.kernel_parts import Call, Held, Label, Lines, Mode, ResolvedPlace, ResolvedPut, Thread
 from acclc.verify.memory import Cells, Location, Memory, check_effect, location_name
 from acclc.verify.names import rank_name
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of the sequence."""
-
-    slices: int
-    aliased: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A source or a target: its cell, where that lies, and the transfer that the access makes (-1: none)."""
-
-    cell: int
-    location: Location
-    rank: int
-    transfer: int
-    same: bool
-    """A target that is the one source, as an in-place call's own part is: nothing is accessed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Put:
-    """A put with its places resolved for one aliasing."""
-
-    sources: tuple[_Place, ...]
-    targets: tuple[_Place, ...]
-    part: Part
-    final: bool
-    no_op: bool
-    """All targets are the one source."""
-
-
-@dataclass(slots=True)
-class _Mode:
-    """What depends on whether a call is in place."""
-
-    memory: Memory
-    cells: Cells
-    initial: dict[Location, Expression]
-    puts: list[list[_Put | None]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A value in memory; scratch also remembers what it belongs to."""
-
-    value: Expression | None
-    part: Part
-    call: int
-    slice: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Label:
-    """Names an executed instruction, for messages."""
-
-    block: int
-    position: int
-    call: int
-    slice: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The last lines in a slot: of which slice, counted over calls; who wrote them when; what they prove."""
-
-    number: int
-    block: int
-    time: int
-    proves: Vector
-
-
-@dataclass(slots=True)
-class _Thread:
-    """Where a block is. ``slice`` -1 is ``entry``; ``time`` counts its barriers."""
-
-    call: int = 0
-    slice: int = -1
-    position: int = 0
-    time: int = 1
-    waits: tuple[int, int] | None = None
-    """(counter, value) it stands at; an arrival by lines: as if it were posted once a slice."""
 
 
 class Unrolled:
@@ -147,7 +63,7 @@ class Unrolled:
         self.blocks_of: dict[int, list[int]] = {}
         for number, block in enumerate(kernel.blocks):
             self.blocks_of.setdefault(block.rank, []).append(number)
-        self.threads = [_Thread() for _ in kernel.blocks]
+        self.threads = [Thread() for _ in kernel.blocks]
         self.vectors: list[Vector] = [np.zeros(blocks + ranks, dtype=np.int32) for _ in kernel.blocks]
         self.border = blocks
         """Vector element ``border + r`` is the number of calls that rank r has entered."""
@@ -159,7 +75,7 @@ class Unrolled:
         """(whose memory, call, which block) -> its last access there."""
         self.eager = kernel.realisation is Realisation.EAGER
         self.by_lines = kernel.protocol is Protocol.LL
-        self.lines: dict[tuple[int, int, int], _Lines] = {}
+        self.lines: dict[tuple[int, int, int], Lines] = {}
         self.seen: list[Vector] = [vector.copy() for vector in self.vectors]
         """What lines proved to each block, from its next barrier on."""
         edges = {(c.src, c.dst): c.id for c in kernel.counters if c.kind is CounterKind.ARRIVAL}
@@ -172,31 +88,31 @@ class Unrolled:
         }
         """Slot -> the arrival counter that names the edge over which its lines come."""
         self.history = AccessHistory(strict=True)
-        self.held: dict[tuple[int, int, int], _Held] = {}
+        self.held: dict[tuple[int, int, int], Held] = {}
         """(call, slice, cell), or (-1, slice mod K, cell) in scratch."""
         self.reductions: dict[tuple[tuple[Expression, ...], bool], tuple[Expression | None, str]] = {}
 
-    def _mode(self, aliased: bool) -> _Mode:
+    def _mode(self, aliased: bool) -> Mode:
         sizes = [(r.rank, r.output_units) for r in self.kernel.ranks]
         memory = Memory.of(self.problem, self.kernel.in_place, aliased, sizes, self.kernel.positions)
-        mode = _Mode(memory, Cells("kernel", self.problem), memory.initial(self.table))
+        mode = Mode(memory, Cells("kernel", self.problem), memory.initial(self.table))
         for block in self.kernel.blocks:
             mode.puts.append([self._resolve(mode, block.rank, o) for o in block.body])
         mode.cells.check_overlaps(self.found)
         return mode
 
-    def _resolve(self, mode: _Mode, rank: int, o: Instruction) -> _Put | None:
+    def _resolve(self, mode: Mode, rank: int, o: Instruction) -> ResolvedPut | None:
         if o.kind is not InstructionKind.PUT or o.target is None:
             return None
         reads, writes = o.reads(rank), o.writes(rank)
         same = [not o.origins and mode.memory.is_no_op(rank, o.sources, p.rank, p.extent, o.final) for p in writes]
         sources = tuple(self._place(mode, p, write=False) for p in reads)
         targets = tuple(self._place(mode, p, write=not s, same=s) for p, s in zip(writes, same, strict=True))
-        return _Put(sources, targets, (o.target.begin, o.target.end), o.final, all(same))
+        return ResolvedPut(sources, targets, (o.target.begin, o.target.end), o.final, all(same))
 
-    def _place(self, mode: _Mode, place: Place, *, write: bool, same: bool = False) -> _Place:
+    def _place(self, mode: Mode, place: Place, *, write: bool, same: bool = False) -> ResolvedPlace:
         at = mode.memory.location(place.rank, place.extent)
-        return _Place(mode.cells.cell(at, place.extent, write=write), at, place.rank, place.transfer, same)
+        return ResolvedPlace(mode.cells.cell(at, place.extent, write=write), at, place.rank, place.transfer, same)
 
     def run(self) -> None:
         """Execute all calls, then check progress, returns and effects."""
@@ -293,7 +209,7 @@ class Unrolled:
         thread.time += 1
         vector[number] = thread.time
 
-    def _lines_are_there(self, number: int, thread: _Thread) -> bool:
+    def _lines_are_there(self, number: int, thread: Thread) -> bool:
         """Whether a put can take all that it reads of slots; else it waits for the first that is missing."""
         put = self.modes[self.calls[thread.call].aliased].puts[number][thread.position]
         assert put is not None
@@ -318,19 +234,19 @@ class Unrolled:
         ordered[lines.block] = max(int(ordered[lines.block]), lines.time)
         return ordered
 
-    def _write_lines(self, number: int, key: tuple[int, int, int], target: _Place, ready: deque[int]) -> None:
+    def _write_lines(self, number: int, key: tuple[int, int, int], target: ResolvedPlace, ready: deque[int]) -> None:
         thread, proves = self.threads[number], self.vectors[number].copy()
         proves[number] = thread.time - 1
         written = self.slices_before[thread.call] + thread.slice
-        self.lines[key] = _Lines(written, number, thread.time, proves)
+        self.lines[key] = Lines(written, number, thread.time, proves)
         ready.extend(self.waiters.pop(self.edge_of[target.location], ()))
 
-    def _put(self, number: int, thread: _Thread, vector: Vector, ready: deque[int]) -> None:
+    def _put(self, number: int, thread: Thread, vector: Vector, ready: deque[int]) -> None:
         call, index = thread.call, thread.slice
         mode = self.modes[self.calls[call].aliased]
         put = mode.puts[number][thread.position]
         assert put is not None
-        now = Access(number, thread.time, _Label(number, thread.position, call, index))
+        now = Access(number, thread.time, Label(number, thread.position, call, index))
         parts: list[Expression] = []
         for source in put.sources:
             key = self._key(call, index, source)
@@ -349,11 +265,11 @@ class Unrolled:
             key = self._key(call, index, target)
             if not target.same:
                 self._note_race(self.history.write(key, now, vector), now, target.location)
-            self.held[key] = _Held(result, put.part, call, index)
+            self.held[key] = Held(result, put.part, call, index)
             if self.by_lines and target.location in self.edge_of:
                 self._write_lines(number, key, target, ready)
 
-    def _key(self, call: int, index: int, place: _Place) -> tuple[int, int, int]:
+    def _key(self, call: int, index: int, place: ResolvedPlace) -> tuple[int, int, int]:
         """Slices of one call never share user memory, and the border check keeps calls apart."""
         location = place.location
         if location[1] is Buffer.SCRATCH:
@@ -363,11 +279,11 @@ class Unrolled:
         return call, index, place.cell
 
     def _value(
-        self, mode: _Mode, key: tuple[int, int, int], location: Location, part: Part, now: Access
+        self, mode: Mode, key: tuple[int, int, int], location: Location, part: Part, now: Access
     ) -> Expression | None:
         held = self.held.get(key)
         label = now.label
-        assert isinstance(label, _Label)
+        assert isinstance(label, Label)
         if held is None:
             value = mode.initial.get(location)
             if value is None:
@@ -391,10 +307,12 @@ class Unrolled:
             self._error("kernel.reduction", now.label, known[1])
         return known[0]
 
-    def _note_remote(self, place: _Place, value: Expression | None, what: str, now: Access, vector: Vector) -> None:
+    def _note_remote(
+        self, place: ResolvedPlace, value: Expression | None, what: str, now: Access, vector: Vector
+    ) -> None:
         """Check an access to another rank's memory: the schedule's value, and after the rank entered this call."""
         label = now.label
-        assert isinstance(label, _Label)
+        assert isinstance(label, Label)
         if value is not None and self.table.plain(value) != self.intent.moves[place.transfer].value:
             self._error("kernel.transfers", label, "does not move what the schedule says, in the order it says")
         if self.eager and place.location[1] is Buffer.SCRATCH:
@@ -440,7 +358,7 @@ class Unrolled:
         self._error("kernel.race", now.label, message)
 
     def _label_name(self, label: object) -> str:
-        assert isinstance(label, _Label)
+        assert isinstance(label, Label)
         name = instruction_name(self.problem, self.kernel.blocks[label.block], label.position)
         return f"{name} of slice {label.slice}, call {label.call}"
 

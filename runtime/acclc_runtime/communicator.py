@@ -14,7 +14,7 @@ from acclc_runtime.counts import lengths_told
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.locks import ProcessLock
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
-from acclc_runtime.selection import by_lines, format_bytes, of_kind, of_name, size_bytes
+from acclc_runtime.selection import format_bytes, of_kind, of_name, size_bytes
 from acclc_runtime.settings import debug_enabled, say, say_once, timeout_seconds
 from acclc_runtime.tuning import Choices
 from acclc_runtime.varying import check_varying_call
@@ -211,7 +211,7 @@ class LocalGroup:
 
     def choice(self, name: str, nbytes: int) -> tuple[ManifestVariant, str]:
         """Return the variant that a call of S = ``nbytes`` takes, and why."""
-        return self._choose(self._named(name), None, nbytes)
+        return self._choices.choose(self._named(name), nbytes)
 
     def events(self) -> tuple[Event, ...]:
         """Return what each block did when in the last call, of a group that was made with ``trace=True`` (cpu)."""
@@ -231,18 +231,10 @@ class LocalGroup:
     def _choice_in_words(self, collective: ManifestCollective, nbytes: int) -> str:
         head = f"{collective.name}, {format_bytes(nbytes)}"
         try:
-            variant, reason = self._choose(collective, None, nbytes)
+            variant, reason = self._choices.choose(collective, nbytes)
         except ArgumentError as error:
             return f"{head}: {error}"
         return f"{head}: variant {variant.id} ({variant.strategy}){self._protocol(variant)}: {reason}"
-
-    def _choose(self, collective: ManifestCollective, name: str | None, nbytes: int) -> tuple[ManifestVariant, str]:
-        """As tuned or by size; on GPUs, where eager is chosen by size alone, by LL: it saves a fence and a flag."""
-        variant, reason = self._choices.take(collective, name, nbytes)
-        if name is not None or self._choices.tuning is not None or self._backend.name != "cuda":
-            return variant, reason
-        lines = by_lines(collective, variant)
-        return lines, reason if lines is variant else f"{reason}, as {variant.id}, which by LL has no fence to wait for"
 
     def _protocol(self, variant: ManifestVariant) -> str:
         """In words; numpy executes programs, which have none."""
@@ -277,7 +269,7 @@ class LocalGroup:
                 self._manifest, collective, inputs, outputs, lengths, op, dtype, on_cuda, devices
             )
             nbytes = lengths.size * checked.dtype.item_bytes
-        variant, reason = self._choose(collective, variant_name, nbytes)
+        variant, reason = self._choices.take(collective, variant_name, nbytes)
         if self._debug:
             self._say_once(collective, variant, reason, checked, nbytes)
         if checked.count == 0:

@@ -167,8 +167,8 @@ class Artefact:
         engine, on one machine or many (docs/mpi.md); ``nccl`` the one for GPUs, which knows no time-out of a call
         (docs/nccl.md); ``cuda`` a GPU a rank of one machine (docs/gpus.md), which is ``device``, else LOCAL_RANK, else
         the rank's number; ``auto`` is cuda where ``device`` is given, else memory, unless MPI started ranks on several.
-        ``heap_bytes`` and ``staging_bytes`` of a rank are for cuda. ``slice_bytes`` is what a channel moves of a chunk at
-        a time, at most (memory, cuda and mpi; all ranks alike); smaller slices fill a pipeline sooner and cost more.
+        ``heap_bytes`` and ``staging_bytes`` of a rank are for cuda. ``slice_bytes`` is what a channel moves of a chunk
+        at a time, at most (memory, cuda and mpi; all ranks alike): smaller ones fill a pipeline sooner and cost more.
         ``name`` keeps apart communicators that one job makes at the same time. A call ends with an error after
         ``timeout_s`` seconds without progress (default: ACCLC_TIMEOUT, else 60), or if some rank has not begun it
         within ``entry_timeout_s`` (default: ACCLC_ENTRY_TIMEOUT, else as timeout_s where that is set, else 600).

@@ -15,7 +15,7 @@ from pathlib import Path
 from acclc_runtime.codec import from_json, to_json
 from acclc_runtime.errors import DamagedFileError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
-from acclc_runtime.selection import by_name, choose, format_bytes
+from acclc_runtime.selection import by_lines, by_name, choose, format_bytes
 
 FILE = "tuning.json"
 FORMAT = "acclc-tuning"
@@ -62,6 +62,8 @@ class Choices:
 
     tuning: Tuning | None = None
     ranges: dict[str, tuple[Range, ...]] = field(default_factory=dict)
+    on_gpus: bool = False
+    """There an eager variant that is chosen by size alone is taken by the protocol LL: it saves a fence and a flag."""
 
     @staticmethod
     def of(artefact: Path, manifest: Manifest, transport: str) -> Choices:
@@ -72,7 +74,7 @@ class Choices:
         """
         found = [t for t in read_tunings(artefact).tunings if t.transport == transport]
         if not found:
-            return Choices()
+            return Choices(on_gpus=transport == "cuda")
         _check(artefact / FILE, manifest, found[0])
         return Choices(found[0], {c.name: c.ranges for c in found[0].collectives})
 
@@ -88,7 +90,12 @@ class Choices:
         """Return the variant for a call of S = ``nbytes``, and why. See :func:`acclc_runtime.selection.choose`."""
         ranges = self.ranges.get(collective.name)
         if not ranges:
-            return choose(collective, nbytes)
+            variant, reason = choose(collective, nbytes)
+            lines = by_lines(collective, variant) if self.on_gpus and self.tuning is None else variant
+            return (
+                lines,
+                reason if lines is variant else f"{reason}, as {lines.id}, which by LL has no fence to wait for",
+            )
         here = max((r for r in ranges if r.min_bytes <= nbytes), key=lambda r: r.min_bytes)
         after = min((r.min_bytes for r in ranges if r.min_bytes > nbytes), default=None)
         words = f"{format_bytes(here.min_bytes)} and more" if after is None else (

@@ -25,7 +25,7 @@ from acclc_runtime.memory.plans import DTYPE_NAMES, OP_NAMES, of_one_rank
 from acclc_runtime.memory.tables import slot_bytes_at_most
 from acclc_runtime.one_rank import without_input
 from acclc_runtime.selection import format_bytes, size_bytes
-from acclc_runtime.slicing import plan_slices, slice_bytes_of
+from acclc_runtime.slicing import plan_slices, slice_bytes_of, slot_bytes_of
 from acclc_runtime.tuning import Choices
 
 THREADS = 256
@@ -107,7 +107,7 @@ class CudaCommunicator(NamedCalls):
         near = sum(base != 0 for base in world.slabs) - 1
         lines = [
             f"{self._manifest.name} on GPUs, a process a rank: this is rank {world.rank} of {self.world}, on device "
-            f"{world.device}; {near} other slabs are mapped by CUDA IPC; protocol simple",
+            f"{world.device}; {near} other slabs are mapped by CUDA IPC",
             f"a wait without progress ends after {world.timeout_s:g} s, also one for a rank to begin a call",
         ]
         if len(world.on_device) > 1:
@@ -117,7 +117,8 @@ class CudaCommunicator(NamedCalls):
             head = f"{collective.name}, {format_bytes(nbytes or 0)}"
             try:
                 variant, reason = self._choices.choose(collective, nbytes or 0)
-                lines.append(f"{head}: variant {variant.id}: {reason}; arrays that are not of empty() are staged")
+                words = f"variant {variant.id}, protocol {variant.protocol}: {reason}"
+                lines.append(f"{head}: {words}; arrays that are not of empty() are staged")
             except ArgumentError as error:
                 lines.append(f"{head}: {error}")
         return "\n".join(lines)
@@ -219,8 +220,9 @@ class CudaCommunicator(NamedCalls):
             runtime.memcpyAsync(addresses[0], source.address, source.nbytes, kind, pointer)
         slice_bytes = slice_bytes_of(variant, world.slice_bytes)
         slices = plan_slices(count, item, variant.longest_chunk, variant.channels, slice_bytes).slices
+        slot_bytes = slot_bytes_of(variant, slot_bytes_at_most(slice_bytes))
         reports, timeout = world.board_address + world.board.reports_at(key), min(int(world.timeout_s * 1e9), 2**62)
-        arguments = (members, reports, world.board_address, count, slices, slot_bytes_at_most(slice_bytes), timeout, 0)
+        arguments = (members, reports, world.board_address, count, slices, slot_bytes, timeout, 0)
         first = sum(b.rank in collective.ranks[: collective.ranks.index(self.rank)] for b in variant.blocks)
         grid = sum(b.rank == self.rank for b in variant.blocks) * variant.channels
         with queue:

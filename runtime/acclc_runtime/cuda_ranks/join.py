@@ -59,7 +59,7 @@ def join_cuda(
     limit = max(limit, entry_timeout_seconds(entry_timeout_s, limit, origin))  # kernels know of one bound
     place = find_place(bootstrap, rank, world, name)
     wide = _with_channels(manifest)
-    tables = lay_out(wide, slice_bytes)
+    tables = lay_out(wide, slice_bytes, lines=True)
     if place.world != tables.world:
         raise JoinError(
             f"rank {place.rank}: {manifest.name} was compiled for {tables.world} ranks, but {place.world} join; start "

@@ -10,7 +10,7 @@ from acclc_runtime.backends.kernel_file import COUNTER_STRIDE, counters_at
 from acclc_runtime.errors import ArgumentError
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
 from acclc_runtime.partition import ALIGN
-from acclc_runtime.slicing import slice_bytes_of
+from acclc_runtime.slicing import slice_bytes_of, slot_bytes_of
 from acclc_runtime.tuning import FILE as TUNING_FILE
 from acclc_runtime.tuning import manifest_digest
 
@@ -69,8 +69,11 @@ def slot_bytes_at_most(slice_bytes: int) -> int:
     return -(-(slice_bytes + ALIGN * _LARGEST_ITEM) // _LINE) * _LINE
 
 
-def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
-    """Return the places of everything, for slices of ``slice_bytes``."""
+def lay_out(manifest: Manifest, slice_bytes: int, lines: bool = False) -> Tables:
+    """Return the places of everything, for slices of ``slice_bytes``.
+
+    ``lines``: whether kernels with lines (protocol LL) are run, too; else their slots have no place.
+    """
     world = world_of(manifest)
     ends = [HEAD_BYTES] * world
     counters: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -91,10 +94,10 @@ def lay_out(manifest: Manifest, slice_bytes: int) -> Tables:
     neighbours: list[set[int]] = [set() for _ in range(world)]
     own_at: dict[tuple[int, int], tuple[int, ...]] = {}
     for key, collective, variant in _variants(manifest):
-        slot = slot_bytes_at_most(slice_bytes_of(variant, slice_bytes))
+        slot = slot_bytes_of(variant, slot_bytes_at_most(slice_bytes_of(variant, slice_bytes)))
+        if variant.protocol == "ll" and not lines:
+            slot = 0
         sizes = [slots * variant.channels * variant.slot_depth * slot for slots in variant.slots]
-        if variant.protocol == "ll":
-            sizes = [0] * len(sizes)  # not run here: see plans.py
         if variant.realisation == "eager":
             own_at[key] = tuple(scratch_at[rank] for rank in collective.ranks)
             for rank, size in zip(collective.ranks, sizes, strict=True):
