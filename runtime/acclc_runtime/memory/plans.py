@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -224,10 +223,18 @@ def _has_holes(collective: ManifestCollective, rank: int, units: int) -> bool:
 
 
 def _last_cache_bytes() -> int:
-    try:
-        return max(0, os.sysconf("SC_LEVEL3_CACHE_SIZE"))
-    except (OSError, ValueError):
-        return 0
+    """Return the size of the last cache of this core, as Linux knows it; 0 if it does not.
+
+    The C library knows it of some processors only.
+    """
+    sizes = {}
+    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            level, size = int((folder / "level").read_text()), (folder / "size").read_text().strip()
+            sizes[level] = int(size.removesuffix("K")) * 1024
+        except (OSError, ValueError):
+            continue
+    return sizes[max(sizes)] if sizes else 0
 
 
 def of_one_rank(collective: ManifestCollective, rank: int) -> ManifestCollective:
