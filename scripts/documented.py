@@ -26,6 +26,7 @@ PAGES = (
     "docs/machines.md",
     "docs/engines.md",
     "docs/torch.md",
+    "docs/gpus.md",
     "docs/mpi.md",
     "docs/nccl.md",
     "docs/msccl.md",
