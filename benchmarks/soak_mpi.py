@@ -93,7 +93,7 @@ def one_call(comm: Any, choice: random.Random, number: int, batch: Batch) -> str
     from acclc_runtime.selection import units_of_size
 
     collective = choice.choice(comm.manifest.collectives)
-    variant = choice.choice((None, *(v.id for v in collective.variants)))
+    variant = choice.choice((None, *(v.id for v in collective.variants if v.protocol == "simple")))
     dtype, op = choice.choice(KERNEL_KINDS if batch.kernels else KINDS)
     kind = named(dtype)
     most = min(MOST_BYTES, (batch.slice_bytes or MOST_BYTES) * MOST_SLICES // 4)

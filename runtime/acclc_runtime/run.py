@@ -26,6 +26,7 @@ from acclc_runtime.reference import PATTERNS, random_counts, random_inputs
 from acclc_runtime.reference import check as compare
 from acclc_runtime.selection import by_name, size_bytes, units_of_size
 
+PROTOCOLS = ("simple", "ll")
 POISON = 0xFF
 """What the bytes of outputs hold before a call, so that one that is never written is seen: NaN in floats."""
 
@@ -123,9 +124,13 @@ def cases_to_run(
     in_place: Sequence[bool],
     only: str | None,
     seed: int,
+    protocols: Sequence[str] = PROTOCOLS,
 ) -> Iterator[Case]:
-    """Yield each variant by name, and the one that the size chooses, with all that applies to it."""
-    for collective, variants in _chosen(manifest, only):
+    """Yield each variant by name, and the one that the size chooses, with all that applies to it.
+
+    ``protocols``: of the variants that are taken where ``only`` does not name one.
+    """
+    for collective, variants in _chosen(manifest, only, protocols):
         places = [place for place in in_place if not place or collective.in_place != "none"]
         for dtype, op in _types_and_ops(manifest, collective, types, ops):
             for size in sizes:
@@ -142,7 +147,9 @@ def cases_to_run(
                         yield Case(collective, variant, dtype, op, largest, place, pattern, counts)
 
 
-def _chosen(manifest: Manifest, only: str | None) -> Iterator[tuple[ManifestCollective, list[str | None]]]:
+def _chosen(
+    manifest: Manifest, only: str | None, protocols: Sequence[str]
+) -> Iterator[tuple[ManifestCollective, list[str | None]]]:
     name, _, variant = (only or "").partition("/")
     found = [c for c in manifest.collectives if not name or c.name == name]
     if not found:
@@ -152,7 +159,13 @@ def _chosen(manifest: Manifest, only: str | None) -> Iterator[tuple[ManifestColl
             yield collective, [by_name(collective, variant).id]
             continue
         by_size = any(v.min_bytes is not None or v.max_bytes is not None for v in collective.variants)
-        yield collective, [*(v.id for v in collective.variants), *([None] if by_size else [])]
+        yield (
+            collective,
+            [
+                *(v.id for v in collective.variants if v.protocol in protocols),
+                *([None] if by_size else []),
+            ],
+        )
 
 
 def _types_and_ops(

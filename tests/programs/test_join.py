@@ -48,10 +48,10 @@ WRONG = (
     "overlap",
     "stream=",
     "no variant 'none'",
-    "is by protocol LL",
     "can be moved, but not reduced",
     "has no gather",
     "no collective 'nothing'",
+    "is by protocol LL",
 )
 TWO = "\n".join(f"{name} on full(2)" for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
 EIGHT = "all_reduce on full(8)\nall_gather on ring(8)"

@@ -46,7 +46,7 @@ def test_ranks_take_the_tuned_variant(tmp_path: Path) -> None:
     from acclc import compile_text
 
     artefact = compile_text("all_reduce on full(3)", "three").save(tmp_path / "three")
-    variants = [v.id for v in rt.load(artefact).manifest.collectives[0].variants]
+    variants = [v.id for v in rt.load(artefact).manifest.collectives[0].variants if v.protocol == "simple"]
     assert len(variants) > 1
     for name in variants:
         write_tuning(artefact, Tuning("memory", "", (TunedCollective("all_reduce", (Range(0, name),)),)))
