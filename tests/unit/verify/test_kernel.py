@@ -8,7 +8,7 @@ import pytest
 from helpers import cases
 from plain_lowering import plain_kernel, plain_program
 
-from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelProgram
+from acclc.ir.kernel_program import CounterKind, Instruction, InstructionKind, KernelProgram, Protocol
 from acclc.ir.problem import Problem
 from acclc.ir.program import Buffer
 from acclc.ir.schedule import Schedule
@@ -203,7 +203,7 @@ def test_dropped_put_and_header(ring3: Case) -> None:
     kernel = ring3[2]
     assert codes(ring3, edit(kernel, 0, lambda body: [o for o in body if o.kind is not PUT])) == {"kernel.missing"}
     assert codes(ring3, edit(kernel, 1, lambda body: [o for o in body if o.kind is not PUT])) == {"kernel.transfers"}
-    assert codes(ring3, replace(kernel, protocol="ll")) == {"kernel.form"}
+    assert codes(ring3, replace(kernel, protocol=Protocol.LL)) == {"kernel.form"}
     assert codes(ring3, replace(kernel, slot_depth=10**9)) == {"kernel.form"}  # and no endless unrolling
     huge = replace(kernel.counters[-1], events=10**12)
     assert codes(ring3, replace(kernel, counters=(*kernel.counters[:-1], huge))) == {"kernel.posts"}
