@@ -86,7 +86,7 @@ class Plans:
         if variant.protocol == "ll":
             raise ArgumentError(
                 f"{collective.name}/{variant.id} is by protocol LL, which is for GPUs and the cpu backend of local(): "
-                "between processes the same schedule by protocol simple is faster; name another variant, or none"
+                "between processes the same schedule runs by protocol simple; name another variant, or none"
             )
         kernel = self._kernel(collective, variant, Instance.for_type(collective.name, key.dtype, key.op))
         schedule = self._schedule(key.collective, key.variant)
