@@ -181,25 +181,23 @@ class Artefact:
         """
         from acclc_runtime.memory.join import join, takes_mpi
 
-        on_gpus = {"device": device, "heap_bytes": heap_bytes, "staging_bytes": staging_bytes}
+        on_gpus: dict[str, Any] = {"device": device, "heap_bytes": heap_bytes, "staging_bytes": staging_bytes}
         if slice_bytes is not None and slice_bytes < 1:
             raise ArgumentError(f"slice_bytes={slice_bytes}: a slice holds at least one byte")
+        meeting: dict[str, Any] = {
+            "bootstrap": bootstrap,
+            "rank": rank,
+            "world": world,
+            "name": name,
+            "timeout_s": timeout_s,
+            "entry_timeout_s": entry_timeout_s,
+            "join_timeout_s": join_timeout_s,
+            "slice_bytes": SLICE_BYTES if slice_bytes is None else slice_bytes,
+        }
         if transport == "cuda" or (transport == "auto" and device is not None):
             from acclc_runtime.cuda_ranks.join import join_cuda
 
-            return join_cuda(
-                self.folder,
-                self.manifest,
-                bootstrap=bootstrap,
-                rank=rank,
-                world=world,
-                name=name,
-                timeout_s=timeout_s,
-                entry_timeout_s=entry_timeout_s,
-                join_timeout_s=join_timeout_s,
-                slice_bytes=SLICE_BYTES if slice_bytes is None else slice_bytes,
-                **on_gpus,
-            )
+            return join_cuda(self.folder, self.manifest, **meeting, **on_gpus)
         if given := [word for word, value in on_gpus.items() if value is not None]:
             raise ArgumentError(f"{given[0]}= goes with transport='cuda'; leave it out, or name that")
         if transport == "nccl":
@@ -218,20 +216,7 @@ class Artefact:
                 entry_timeout_s=entry_timeout_s,
                 slice_bytes=slice_bytes,
             )
-
-        return join(
-            self.folder,
-            self.manifest,
-            bootstrap=bootstrap,
-            transport=transport,
-            rank=rank,
-            world=world,
-            name=name,
-            timeout_s=timeout_s,
-            entry_timeout_s=entry_timeout_s,
-            join_timeout_s=join_timeout_s,
-            slice_bytes=SLICE_BYTES if slice_bytes is None else slice_bytes,
-        )
+        return join(self.folder, self.manifest, transport=transport, **meeting)
 
     def describe(self) -> str:
         """Return in words what the artefact holds: collectives, variants with their size ranges, bounds."""

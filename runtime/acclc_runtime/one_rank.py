@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
 
+from acclc_runtime.arguments import CheckedCall, check_call
 from acclc_runtime.buffers import adapt
 from acclc_runtime.counts import Lengths, Matrix, lengths_of
 from acclc_runtime.dtypes import DType
@@ -29,6 +30,27 @@ class OneRank(ABC):
     @abstractmethod
     def rank(self) -> int:
         """This rank."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The artefact's manifest."""
+        return self._manifest
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the communicator."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        """End it where a ``with`` ends, by ``error`` or None."""
+        self.close()
 
     @abstractmethod
     def _begin(
@@ -125,6 +147,23 @@ class OneRank(ABC):
         if given:
             raise ArgumentError(f"{collective.name} has one count, which the arrays tell; leave {given[0]}= out")
         return None
+
+    def _checked(
+        self,
+        collective: ManifestCollective,
+        x: Any,
+        out: Any,
+        op: str | None,
+        dtype: str | None,
+        gpu: bool = False,
+        devices: Sequence[int] | None = None,
+    ) -> CheckedCall:
+        """Check a call of one count, as this rank sees it. See :func:`acclc_runtime.arguments.check_call`."""
+        own, sized_by = self._own[collective.name], None
+        if own.input_units[0] == 0:
+            x, out, sized_by = without_input(collective, own, self.rank, x, out, dtype)
+        outs = None if out is None else [out]
+        return check_call(self._manifest, own, [x], outs, op, dtype, gpu, devices, sized_by)
 
     def _lengths(self, collective: ManifestCollective, matrix: Matrix) -> Lengths:
         """Return the lengths of this rank's buffers."""

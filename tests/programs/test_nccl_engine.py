@@ -137,6 +137,12 @@ def test_streams_of_torch_and_handles(
     fake.run()
     assert all(handle.done() for handle in handles)
     assert [array.tolist() for array in arrays] == [[10.0] * 5] * 4
+    for rank, comm in enumerate(comms):  # by name, too
+        name = next(c.name for c in comm.manifest.collectives if c.collective == "all_reduce")
+        x = fake.array(arrays[rank], rank)
+        assert comm.collective(name, x, x, stream=SimpleNamespace(cuda_stream=7)) is x
+    fake.run()
+    assert [array.tolist() for array in arrays] == [[40.0] * 5] * 4
     for comm in comms:
         comm.close()
         with pytest.raises(CommunicatorClosedError):

@@ -39,7 +39,7 @@ from acclc_runtime.slicing import plan_slices, slice_bytes_of, slot_bytes_of
 _ALIGN = 256
 """Bytes; of every region in a device's slab."""
 _MEMBER = np.dtype([(name, "<u8") for name in ("input", "output", "scratch", "counters", "state")])
-_REPORT = np.dtype(
+REPORT = np.dtype(
     [("reason", "<u4"), ("step", "<i4"), ("transfer", "<i4"), ("home", "<u4"), ("slot", "<u4"), ("unused", "<u4")]
     + [(name, "<u8") for name in ("wanted", "present", "slice")]
 )
@@ -109,13 +109,13 @@ class _Memory:
         lengths = 8 * table_words(collective)
         self.tables = {device: _Slab(cupy, device, [table, lengths]) for device in dict.fromkeys(devices)}
         # Pinned and mapped: kernels on all devices can write it, the host reads it without a copy.
-        reports = _REPORT.itemsize * self.numbers
+        reports = REPORT.itemsize * self.numbers
         flags = cupy.cuda.runtime.hostAllocPortable | cupy.cuda.runtime.hostAllocMapped
         nbytes = reports + table + lengths + _ALIGN
         self.host = cupy.cuda.runtime.hostAlloc(nbytes, flags)
         whole = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.host))
         whole[:] = 0
-        self.reports = whole[:reports].view(_REPORT)
+        self.reports = whole[:reports].view(REPORT)
         self.members = whole[reports : reports + table].view(_MEMBER)
         self.lengths = whole[reports + table : reports + table + lengths].view("<u8")
         self.abort = whole[reports + table + lengths : reports + table + lengths + 4].view("<u4")
@@ -162,7 +162,7 @@ class _Memory:
         lines = self.scratch if self.variant.protocol == "ll" else ()  # slices count from 0 again: no flag may be there
         for slab in (*self.words, *lines):
             slab.clear()
-        self.reports[...] = np.zeros((), _REPORT)
+        self.reports[...] = np.zeros((), REPORT)
         self.abort[0] = 0
         return found
 

@@ -7,15 +7,13 @@ looks at the others'. Whoever comes later sees the difference; a thread looks ag
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 import zlib
 
 import numpy as np
 
-from acclc_runtime.backends.cuda import _REPORT
+from acclc_runtime.backends.cuda import REPORT
 from acclc_runtime.backends.kernel_file import Report
-from acclc_runtime.errors import JoinError
 from acclc_runtime.manifest import Manifest
 from acclc_runtime.memory.tables import Tables
 
@@ -50,22 +48,8 @@ class Board:
                 end = -(-end // _LINE) * _LINE
                 numbers = len(variant.blocks) * variant.channels
                 self._reports_at[c, v] = (end, numbers)
-                end += numbers * _REPORT.itemsize
+                end += numbers * REPORT.itemsize
         self.nbytes = -(-end // _PAGE) * _PAGE
-
-    def make(self) -> int:
-        """Return a file in memory for it, with all its pages.
-
-        Raises:
-            JoinError: there is not so much memory.
-        """
-        file = os.memfd_create("acclc", os.MFD_CLOEXEC)
-        try:
-            os.posix_fallocate(file, 0, self.nbytes)
-        except OSError as error:
-            os.close(file)
-            raise JoinError(f"no {self.nbytes} bytes of shared memory: {error.strerror}") from None
-        return file
 
     def map(self, file: int) -> None:
         """Map the file that rank 0 made."""
@@ -89,7 +73,7 @@ class Board:
     def reports(self, key: Key) -> list[Report]:
         """Return what a variant's blocks said whose waits failed, of all ranks."""
         at, numbers = self._reports_at[key]
-        found = self._bytes[at : at + numbers * _REPORT.itemsize].view(_REPORT)
+        found = self._bytes[at : at + numbers * REPORT.itemsize].view(REPORT)
         return [Report(n, *(int(r[name]) for name in Report.__slots__[1:])) for n, r in enumerate(found) if r["reason"]]
 
     def tell_handle(self, rank: int, handle: bytes) -> None:

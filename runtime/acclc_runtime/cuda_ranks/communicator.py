@@ -6,12 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from acclc_runtime.arguments import CheckedCall, check_call
+from acclc_runtime.arguments import CheckedCall
 from acclc_runtime.backends.cuda_kernels import check_resident, compile_kernel
 from acclc_runtime.backends.kernel_file import Instance, kernel_path, kernel_text
 from acclc_runtime.cuda_ranks.board import WINDOW, Key
@@ -19,11 +18,10 @@ from acclc_runtime.cuda_ranks.calls import Call, Calls, CudaWorld
 from acclc_runtime.cuda_ranks.slab import MEMBER_BYTES, TABLES
 from acclc_runtime.dtypes import named
 from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
-from acclc_runtime.manifest import Manifest, ManifestCollective
+from acclc_runtime.manifest import ManifestCollective
 from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.plans import DTYPE_NAMES, OP_NAMES, of_one_rank
 from acclc_runtime.memory.tables import slot_bytes_at_most
-from acclc_runtime.one_rank import without_input
 from acclc_runtime.selection import format_bytes, size_bytes
 from acclc_runtime.slicing import plan_slices, slice_bytes_of, slot_bytes_of
 from acclc_runtime.tuning import Choices
@@ -74,19 +72,6 @@ class CudaCommunicator(NamedCalls):
     def world(self) -> int:
         """The number of ranks."""
         return len(self._opened().slabs)
-
-    @property
-    def manifest(self) -> Manifest:
-        """The artefact's manifest."""
-        return self._manifest
-
-    def __enter__(self) -> CudaCommunicator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
         """Return an array of cupy in memory that the other ranks reach, uninitialised. It is used without a copy.
@@ -174,13 +159,8 @@ class CudaCommunicator(NamedCalls):
             if self._told(collective, told) is not None:
                 raise ArgumentError(f"{collective.name}: counts that vary are not for transport='cuda' yet")
             self._check()
-            own = self._own[collective.name]
-            sized_by = None
-            if own.input_units[0] == 0:
-                x, out, sized_by = without_input(collective, own, self.rank, x, out, dtype)
-            outs = None if out is None else [out]
             with world.cupy.cuda.Device(world.device):
-                checked = check_call(self._manifest, own, [x], outs, op, dtype, True, sized_by=sized_by)
+                checked = self._checked(collective, x, out, op, dtype, gpu=True)
                 self._check_device(world, collective, checked)
                 event = self._run(world, collective, checked, variant, way)
             result = checked.results[0]

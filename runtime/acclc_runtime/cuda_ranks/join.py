@@ -19,7 +19,7 @@ from acclc_runtime.devices import pci_address
 from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, BackendUnavailableError, JoinError
 from acclc_runtime.manifest import Manifest
 from acclc_runtime.memory.bootstrap import Place, find_place
-from acclc_runtime.memory.join import _close, _facts, _fault, _process_file
+from acclc_runtime.memory.join import close_files, facts_of_rank, make_segment, misfit_of, process_file
 from acclc_runtime.memory.rendezvous import Card, Meeting, meet
 from acclc_runtime.memory.tables import Tables, lay_out
 from acclc_runtime.settings import entry_timeout_seconds, timeout_seconds
@@ -69,16 +69,16 @@ def join_cuda(
     sizes = _bytes("staging_bytes", staging_bytes, STAGING_BYTES), _bytes("heap_bytes", heap_bytes, HEAP_BYTES)
     layout = SlabLayout.of(wide, tables, *sizes)
     board = Board(wide, tables)
-    files = (*((board.make(),) if place.rank == 0 else ()), *_process_file())
+    files = (*((make_segment(0, board.nbytes),) if place.rank == 0 else ()), *process_file())
     facts = {
-        **_facts(artefact, slice_bytes),
+        **facts_of_rank(artefact, slice_bytes),
         "slab": [layout.heap_bytes, layout.staging_bytes],
         "gpu": pci_address(cupy.cuda.runtime.deviceGetPCIBusId(mine)),
     }
     try:
         meeting = meet(place, facts, files, _misfit, join_timeout_s)
     except BaseException:
-        _close(files)
+        close_files(files)
         raise
     choices = Choices.of(artefact, manifest, "cuda")
     return _attach(
@@ -126,7 +126,7 @@ def _misfit(cards: list[Card]) -> str:
     other = [c.rank for c in cards if c.facts.get("slab") != cards[0].facts["slab"]]
     if other:
         return f"rank {other[0]} joins with another heap_bytes or staging_bytes than rank 0; all ranks need the same"
-    return _fault(cards)
+    return misfit_of(cards)
 
 
 def _attach(

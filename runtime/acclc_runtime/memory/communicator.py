@@ -7,15 +7,14 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from acclc_runtime.arguments import CheckedCall, check_call
+from acclc_runtime.arguments import CheckedCall
 from acclc_runtime.dtypes import named
 from acclc_runtime.errors import ArgumentError, CommunicatorClosedError
-from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant
+from acclc_runtime.manifest import ManifestCollective, ManifestVariant
 from acclc_runtime.memory.failures import ABORT_WORDS, World, explain
 from acclc_runtime.memory.heap import Heap
 from acclc_runtime.memory.native import DONE, NO_MEMORY, NO_STAGING, NativeComm
@@ -23,7 +22,6 @@ from acclc_runtime.memory.plans import CallKey, Plan, Plans, of_one_rank
 from acclc_runtime.memory.short_ways import METHODS, said
 from acclc_runtime.memory.varying_calls import VaryingCalls, addresses_of
 from acclc_runtime.memory.worker import Handle, Worker
-from acclc_runtime.one_rank import without_input
 from acclc_runtime.selection import format_bytes, size_bytes
 from acclc_runtime.settings import debug_enabled, say_once
 from acclc_runtime.tuning import Choices
@@ -83,22 +81,9 @@ class Communicator(VaryingCalls):
         return self._world.rank
 
     @property
-    def manifest(self) -> Manifest:
-        """The artefact's manifest."""
-        return self._manifest
-
-    @property
     def world(self) -> int:
         """The number of ranks."""
         return len(self._world.pids)
-
-    def __enter__(self) -> Communicator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the communicator; the memory is freed with the last array of ``empty``. Others in a call get an error."""
@@ -208,11 +193,7 @@ class Communicator(VaryingCalls):
         way: Way | None,
     ) -> Any:
         own = self._own[collective.name]
-        given, sized_by = (x, out), None
-        if own.input_units[0] == 0:
-            x, out, sized_by = without_input(collective, own, self.rank, x, out, dtype)
-        outs = None if out is None else [out]
-        checked = check_call(self._manifest, own, [x], outs, op, dtype, False, sized_by=sized_by)
+        checked = self._checked(collective, x, out, op, dtype)
         count, item = checked.count, checked.dtype.item_bytes
         nbytes = size_bytes(collective, count, item)
         variant, reason = self._choices.take(collective, variant_name, nbytes)
@@ -227,7 +208,7 @@ class Communicator(VaryingCalls):
             native = self._opened()
             plan = self._plans.get(key)
             if way is not None:
-                self._prepare(native, own, key, (collective.name, checked.op, variant_name, dtype), way, given, plan)
+                self._prepare(native, own, key, (collective.name, checked.op, variant_name, dtype), way, (x, out), plan)
             status = self._execute(native, plan, addresses)
         if status != DONE:
             raise self._failure(native, status)

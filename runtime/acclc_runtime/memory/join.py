@@ -100,11 +100,11 @@ def join_at(
     """
     tables = lay_out(manifest, slice_bytes)
     rank = ranks[place.rank]
-    own_files = (_make_segment(rank, tables.segment_bytes[rank]), *_process_file())
+    own_files = (make_segment(rank, tables.segment_bytes[rank]), *process_file())
     try:
-        meeting = meet(place, _facts(artefact, slice_bytes), own_files, _fault, join_timeout_s)
+        meeting = meet(place, facts_of_rank(artefact, slice_bytes), own_files, misfit_of, join_timeout_s)
     except BaseException:
-        _close(own_files)
+        close_files(own_files)
         raise
     return _attach(artefact, manifest, rank, ranks, tables, meeting, own_files, limits, slice_bytes, choices)
 
@@ -140,8 +140,8 @@ def _attach(
     finally:
         meeting.close()
         if native is None:
-            _close(own_files)
-            _close(tuple(f for c in cards if c.rank != rank for f in c.files))
+            close_files(own_files)
+            close_files(tuple(f for c in cards if c.rank != rank for f in c.files))
     assert native is not None
     pids = {card.rank: int(card.facts["pid"]) for card in cards}
     known = World(manifest, rank, tuple(pids.get(r, 0) for r in range(tables.world)), *limits)
@@ -159,7 +159,7 @@ def _map_all(native: NativeComm, rank: int, tables: Tables, cards: list[Card]) -
         native.map(card.rank, card.files[0], process, 0, nbytes)
 
 
-def _make_segment(rank: int, nbytes: int) -> int:
+def make_segment(rank: int, nbytes: int) -> int:
     """Return a file in memory that has all its pages, so that no later access can fail; nobody else can open it."""
     file = os.memfd_create("acclc", os.MFD_CLOEXEC)
     try:
@@ -170,7 +170,7 @@ def _make_segment(rank: int, nbytes: int) -> int:
     return file
 
 
-def _process_file() -> tuple[int, ...]:
+def process_file() -> tuple[int, ...]:
     """Return a file that tells others when this process has ended; none where the system has no such thing."""
     try:
         return (os.pidfd_open(os.getpid()),)
@@ -178,7 +178,8 @@ def _process_file() -> tuple[int, ...]:
         return ()
 
 
-def _facts(artefact: Path, slice_bytes: int) -> dict[str, Any]:
+def facts_of_rank(artefact: Path, slice_bytes: int) -> dict[str, Any]:
+    """Return what a rank tells the others of itself."""
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -190,7 +191,7 @@ def _facts(artefact: Path, slice_bytes: int) -> dict[str, Any]:
     }
 
 
-def _fault(cards: list[Card]) -> str:
+def misfit_of(cards: list[Card]) -> str:
     """Return what rank 0 finds wrong with the ranks that have come."""
     first = cards[0]
     for key, words in (
@@ -207,6 +208,7 @@ def _fault(cards: list[Card]) -> str:
     return ""
 
 
-def _close(files: tuple[int, ...]) -> None:
+def close_files(files: tuple[int, ...]) -> None:
+    """Close them all."""
     for file in files:
         os.close(file)

@@ -15,7 +15,7 @@ from codegen_tools import DEVICE, GXX, compiled
 
 from acclc.codegen.generate import PRELUDE
 from acclc_runtime.backends.cpu import _Launch, _Member, _Report
-from acclc_runtime.backends.cuda import _MEMBER, _REPORT
+from acclc_runtime.backends.cuda import _MEMBER, REPORT
 from acclc_runtime.dtypes import f32_to_bf16
 from acclc_runtime.partition import boundary, piece
 
@@ -183,9 +183,9 @@ def test_kernels_and_runtime_agree_on_layouts(tmp_path: Path) -> None:
     compiled(tmp_path, ABI).sizes(ctypes.c_void_p(found.ctypes.data))
     member, report, launch, wanted, state, stride = map(int, found)
     assert (ctypes.sizeof(_Member), ctypes.sizeof(_Report), ctypes.sizeof(_Launch)) == (member, report, launch)
-    assert (_MEMBER.itemsize, _REPORT.itemsize) == (member, report)
+    assert (_MEMBER.itemsize, REPORT.itemsize) == (member, report)
     assert (_Report.wanted.offset, _Member.state.offset) == (wanted, state)
-    fields = _REPORT.fields
+    fields = REPORT.fields
     assert fields is not None
     assert fields["wanted"][1] == wanted
     assert stride == 8

@@ -6,12 +6,11 @@ import contextlib
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from acclc_runtime.arguments import CheckedCall, check_call
+from acclc_runtime.arguments import CheckedCall
 from acclc_runtime.backends.program_checks import check_program
 from acclc_runtime.counts import Matrix, lengths_of
 from acclc_runtime.dtypes import named
@@ -26,12 +25,11 @@ from acclc_runtime.errors import (
     MismatchError,
     RankFailedError,
 )
-from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant, read_program
+from acclc_runtime.manifest import ManifestCollective, ManifestVariant, read_program
 from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.plans import ROWS, of_one_rank
 from acclc_runtime.memory.told_counts import ToldCounts
 from acclc_runtime.memory.worker import Handle, Worker
-from acclc_runtime.one_rank import without_input
 from acclc_runtime.partition import ALIGN
 from acclc_runtime.program import Program
 from acclc_runtime.selection import format_bytes, size_bytes
@@ -84,17 +82,7 @@ class MpiCommunicator(NamedCalls):
         """The number of ranks."""
         return self._world.size
 
-    @property
-    def manifest(self) -> Manifest:
-        """The artefact's manifest."""
-        return self._manifest
-
-    def __enter__(self) -> MpiCommunicator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         if error is None:
             self.close()
         else:
@@ -233,12 +221,7 @@ class MpiCommunicator(NamedCalls):
         variant_name: str | None,
         dtype: str | None,
     ) -> Any:
-        own = self._own[collective.name]
-        sized_by = None
-        if own.input_units[0] == 0:
-            x, out, sized_by = without_input(collective, own, self.rank, x, out, dtype)
-        outs = None if out is None else [out]
-        checked = check_call(self._manifest, own, [x], outs, op, dtype, False, sized_by=sized_by)
+        checked = self._checked(collective, x, out, op, dtype)
         nbytes = size_bytes(collective, checked.count, checked.dtype.item_bytes)
         variant, reason = self._choices.take(collective, variant_name, nbytes)
         if self._debug:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, TracebackType
 from typing import Any
 
-from acclc_runtime.arguments import CheckedCall, check_call
+from acclc_runtime.arguments import CheckedCall
 from acclc_runtime.backends.kernel_file import Instance
 from acclc_runtime.backends.program_checks import check_program
 from acclc_runtime.counts import Matrix, lengths_of
@@ -21,9 +20,8 @@ from acclc_runtime.errors import AcclcRuntimeError, ArgumentError, CommunicatorC
 from acclc_runtime.manifest import Manifest, ManifestCollective, ManifestVariant, read_program
 from acclc_runtime.memory.named_calls import NamedCalls
 from acclc_runtime.memory.plans import of_one_rank
-from acclc_runtime.one_rank import without_input
 from acclc_runtime.program import Buffer, Program
-from acclc_runtime.selection import of_kind, size_bytes
+from acclc_runtime.selection import size_bytes
 from acclc_runtime.slicing import plan_slices
 from acclc_runtime.tuning import Choices
 from acclc_runtime.varying import check_varying_call
@@ -89,12 +87,7 @@ class GpuCommunicator(NamedCalls):
         """The CUDA device of this rank."""
         return self._gpu.device
 
-    def __enter__(self) -> GpuCommunicator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         if error is None:
             self.close()
         else:
@@ -117,21 +110,8 @@ class GpuCommunicator(NamedCalls):
         with self._gpu.cupy.cuda.Device(self.device):
             return self._gpu.cupy.empty(shape, named(dtype).storage if isinstance(dtype, str) else dtype)
 
-    def _of_kind(
-        self,
-        kind: str,
-        x: Any,
-        out: Any,
-        op: str | None,
-        root: int | None,
-        stream: Any,
-        async_op: bool,
-        variant: str | None,
-        dtype: str | None,
-        told: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Any:
-        collective = of_kind(self._manifest, kind, root, "comm")
-        return self._begin(collective, x, out, op, async_op, variant, dtype, {**told, "stream": stream}, None)
+    def _check_stream(self, stream: Any) -> None:
+        """Any may be given."""
 
     def _begin(
         self,
@@ -145,12 +125,12 @@ class GpuCommunicator(NamedCalls):
         told: Mapping[str, Any],
         way: Any,
     ) -> Any:
-        """Queue a call."""
+        """Queue a call; ``way`` is its stream."""
         if self._comm is None:
             raise CommunicatorClosedError("this communicator is closed; make another by join")
         self._check_member(collective)
-        stream = self._gpu.stream(told.get("stream"))
-        counts = self._told(collective, {k: v for k, v in told.items() if k != "stream"})
+        stream = self._gpu.stream(way)
+        counts = self._told(collective, told)
         if counts is not None and counts.matrix is None:
             raise ArgumentError(
                 f"{collective.name} on NCCL needs counts=, the whole matrix, on every rank: to exchange rows would "
@@ -158,7 +138,7 @@ class GpuCommunicator(NamedCalls):
             )
         matrix = None if counts is None else counts.matrix
         with self._gpu.cupy.cuda.Device(self.device):
-            checked = self._checked(collective, x, out, op, dtype, matrix)
+            checked = self._checked_here(collective, x, out, op, dtype, matrix)
             if checked.count:
                 self._queue(collective, checked, variant, matrix, stream)
             if not async_op:
@@ -167,19 +147,19 @@ class GpuCommunicator(NamedCalls):
             event.record(stream)
         return StreamHandle(event, self._gpu.cupy.cuda, checked.results[0])
 
-    def _checked(
+    def _checked_here(
         self, collective: ManifestCollective, x: Any, out: Any, op: str | None, dtype: str | None, matrix: Matrix | None
     ) -> CheckedCall:
-        own, devices = self._own[collective.name], [self.device]
-        if matrix is not None:
-            outs, lengths = None if out is None else [out], self._lengths(collective, matrix)
-            checked = check_varying_call(self._manifest, own, [x], outs, lengths, op, dtype, True, devices)
+        """Check a call, and that its arrays lie on this rank's device."""
+        if matrix is None:
+            checked = self._checked(collective, x, out, op, dtype, True, [self.device])
         else:
-            sized_by = None
-            if own.input_units[0] == 0:
-                x, out, sized_by = without_input(collective, own, self.rank, x, out, dtype)
-            outs = None if out is None else [out]
-            checked = check_call(self._manifest, own, [x], outs, op, dtype, True, devices, sized_by)
+            own, outs, lengths = (
+                self._own[collective.name],
+                None if out is None else [out],
+                self._lengths(collective, matrix),
+            )
+            checked = check_varying_call(self._manifest, own, [x], outs, lengths, op, dtype, True, [self.device])
         for what, buffer in (("input", checked.inputs[0]), ("output", checked.outputs[0])):
             if buffer is not None and buffer.device != f"cuda {self.device}":
                 raise ArgumentError(
