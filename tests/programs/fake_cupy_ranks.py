@@ -125,6 +125,7 @@ class FakeRanksCupy(FakeCupy):
         runtime.memcpyAsync = self._copy_async
         self.cuda.get_current_stream = lambda: self.stream
         self.cuda.ExternalStream = lambda at, device: self.streams[at]
+        self.cuda.Stream = lambda non_blocking: self.new_stream()
         self.cuda.Event = FakeEvent
         self.cuda.UnownedMemory = lambda at, nbytes, owner, device: SimpleNamespace(**locals_of(at, owner, device))
         self.cuda.MemoryPointer = lambda memory, offset: memory

@@ -1,4 +1,4 @@
-"""The scripts of long runs, short: ranks that are lost at random moments, and many mixed calls."""
+"""The scripts of long runs, short: ranks that are lost at random moments, many mixed calls, the check of a GPU."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 ROOT = Path(__file__).parents[2]
 
 
-def run(script: str, *options: str, folder: Path) -> list[dict[str, Any]]:
+def run(script: str, *options: str, folder: Path) -> Any:
     path = os.pathsep.join([str(ROOT), str(ROOT / "runtime"), *filter(None, [os.environ.get("PYTHONPATH")])])
     rows = folder / "rows.json"
     command = [sys.executable, str(ROOT / "benchmarks" / script), *options, "--json", str(rows)]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    found: list[dict[str, Any]] = json.loads(rows.read_text())
-    return found
+    return json.loads(rows.read_text())
 
 
 def test_lost_ranks(tmp_path: Path) -> None:
@@ -39,6 +38,13 @@ def test_lost_ranks(tmp_path: Path) -> None:
 def test_many_mixed_calls(tmp_path: Path) -> None:
     rows = run("soak.py", "--calls", "5000", folder=tmp_path)
     assert [r["wrong"] for r in rows] == [0, 0]
+
+
+def test_the_script_for_a_gpu_machine_without_its_launches(tmp_path: Path) -> None:
+    rows = run("gpu_check.py", "--dry", "--quick", folder=tmp_path)["rows"]
+    assert all(row["verified"] for row in rows)
+    assert rows[0]["runs"] > 100
+    assert len(rows) == (6 if shutil.which("nvcc") else 1)  # a kernel a collective of the example
 
 
 def test_ranks_take_the_tuned_variant(tmp_path: Path) -> None:
