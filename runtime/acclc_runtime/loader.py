@@ -19,7 +19,7 @@ from acclc_runtime.slicing import SLICE_BYTES
 if TYPE_CHECKING:
     from acclc_runtime.cuda_ranks.communicator import CudaCommunicator
     from acclc_runtime.engines.mpi.communicator import MpiCommunicator
-    from acclc_runtime.engines.nccl.communicator import GpuCommunicator
+    from acclc_runtime.engines.nccl.communicator import NcclCommunicator
     from acclc_runtime.memory.communicator import Communicator
 
 
@@ -158,7 +158,7 @@ class Artefact:
         device: int | None = None,
         heap_bytes: int | None = None,
         staging_bytes: int | None = None,
-    ) -> Communicator | MpiCommunicator | GpuCommunicator | CudaCommunicator:
+    ) -> Communicator | MpiCommunicator | NcclCommunicator | CudaCommunicator:
         """Return this process's rank of a communicator; every rank is a process, and all call this.
 
         ``bootstrap`` is how they meet: ``env://`` takes RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun

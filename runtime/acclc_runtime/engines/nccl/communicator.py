@@ -50,7 +50,7 @@ class StreamHandle:
         return bool(self.event.done)
 
 
-class GpuCommunicator(NamedCalls):
+class NcclCommunicator(NamedCalls):
     """One rank; made by ``Artefact.join(transport="nccl")``; a context manager.
 
     The methods are those of :class:`acclc_runtime.Communicator`, with arrays on this rank's device. A call is queued

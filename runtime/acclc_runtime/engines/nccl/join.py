@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from acclc_runtime.engines.nccl.communicator import GpuCommunicator
+from acclc_runtime.engines.nccl.communicator import NcclCommunicator
 from acclc_runtime.engines.nccl.gpu import Gpu, import_nccl
 from acclc_runtime.errors import ArgumentError, JoinError
 from acclc_runtime.manifest import Manifest
@@ -25,7 +25,7 @@ def join_nccl(
     rank: int | None,
     world: int | None,
     join_timeout_s: float = 300.0,
-) -> GpuCommunicator:
+) -> NcclCommunicator:
     """Return this process's rank; all ranks call this. See :meth:`acclc_runtime.Artefact.join`.
 
     The device is the local rank's (of torchrun, Slurm or MPI), modulo how many are visible; else the current one.
@@ -63,7 +63,7 @@ def join_nccl(
     finally:
         if everyone is None and mine == 0:
             path.unlink(missing_ok=True)  # all have read it: NCCL's ranks have met
-    return GpuCommunicator(artefact, manifest, mine, ranks, Gpu(cupy, device, artefact), nccl, comm)
+    return NcclCommunicator(artefact, manifest, mine, ranks, Gpu(cupy, device, artefact), nccl, comm)
 
 
 def _mpi() -> Any:
